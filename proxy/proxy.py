@@ -105,7 +105,7 @@ class Proxy:
     async def start(self) -> None:
         """Find the brokers and listen. Raises ProxyRefused."""
         if self._is_blind:
-            log.warning("TLS passes from clients to brokers: frames cannot be read, and clients leave when they are told other addresses")
+            log.warning("TLS passes from clients to brokers: frames cannot be read, and clients leave the proxy for the brokers")
             found = Brokers(None, {})
         else:
             try:

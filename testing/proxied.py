@@ -102,7 +102,7 @@ class AsyncProxy:
         await self._proxy.control.delete_faults()
 
 
-class BlockingFault:
+class BlockingProxyFault:
     """A fault of a proxy, for threads. `with` removes it at the end; its counts stay."""
 
     def __init__(self, fault: ProxyFault, thread: LoopThread) -> None:
@@ -156,9 +156,9 @@ class BlockingProxy:
         """Address of the control API, None without `control_port`."""
         return self._proxy.control_url
 
-    def fault(self, **arguments: Unpack[FaultArguments]) -> BlockingFault:
+    def fault(self, **arguments: Unpack[FaultArguments]) -> BlockingProxyFault:
         """A fault that requests meet from now on: see `AsyncProxy.fault`. Raises Refused."""
-        return BlockingFault(self._thread.call(self._proxy.fault(**arguments)), self._thread)
+        return BlockingProxyFault(self._thread.call(self._proxy.fault(**arguments)), self._thread)
 
     def requests(self, **wanted: Unpack[RequestFilter]) -> list[Request]:
         """The last requests that match, oldest first: see `AsyncProxy.requests`. Raises Refused."""

@@ -21,11 +21,11 @@ class BrokerAddress(click.ParamType[tuple[int | None, str, int]]):
         """The id, if there is one, host and port."""
         if isinstance(value, tuple):
             return value
-        node, equals, address = value.rpartition("=")
+        number, equals, address = value.rpartition("=")
         host, _, port = address.rpartition(":")
-        if (equals and not node.isdecimal()) or not host or not port.isdecimal() or int(port) > 65535:
+        if (equals and not number.isdecimal()) or not host or not port.isdecimal() or int(port) > 65535:
             self.fail(f"{value!r} is not [ID=]HOST:PORT", param, ctx)
-        return int(node) if equals else None, host.removeprefix("[").removesuffix("]"), int(port)
+        return int(number) if equals else None, host.removeprefix("[").removesuffix("]"), int(port)
 
 
 @click.command("import", short_help="Make journals of a capture of packets.")
@@ -62,10 +62,10 @@ def command(capture: Path, lake: Path, brokers: tuple[tuple[int | None, str, int
         made = import_capture(capture, [Broker(*each) for each in brokers], lake, run or capture.stem or "capture", public_configs())
     except (BadCapture, JournalRefused) as error:
         raise click.ClickException(str(error)) from error
-    say(f"{lake}: run {made.run}, {counted(made.connections, 'connection')} of brokers {', '.join(map(str, made.nodes))}")
+    say(f"{lake}: run {made.run}, {counted(made.connections, 'connection')} of brokers {', '.join(map(str, made.brokers))}")
     if made.guessed:
         chosen = ", ".join(map(str, made.guessed))
-        say(f"ids that the capture does not tell, and that were chosen: {chosen}; --broker ID=HOST:PORT gives them")
+        say(f"ids that the capture does not have, and that were chosen: {chosen}; --broker ID=HOST:PORT gives them")
     if made.midway:
         say(f"{counted(made.midway, 'connection')} without a beginning in the capture")
     if made.gaps:

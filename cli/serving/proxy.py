@@ -55,7 +55,7 @@ class HostPort(click.ParamType[tuple[str, int]]):
 @click.option("--tls-client-ca", type=PEM, help="Only clients with a certificate of these authorities.")
 @click.option("--upstream-tls", is_flag=True, help="Connect to brokers with TLS; so does each other --upstream- option.")
 @click.option("--upstream-ca", type=PEM, help="Authorities whose certificates brokers have. Default: those of the system.")
-@click.option("--upstream-certificate", type=PEM, help="Certificate for brokers that ask for one.")
+@click.option("--upstream-certificate", type=PEM, help="Certificate for brokers that request one.")
 @click.option("--upstream-key", type=PEM, help="The key of that certificate. Default: it is in the same file.")
 @click.option("--upstream-any-name", is_flag=True, help="Do not compare a broker's name with its certificate.")
 @click.option("--upstream-unverified", is_flag=True, help="Check no certificates of brokers.")
@@ -85,7 +85,7 @@ def command(
 
     SASL passes through: clients authenticate at the brokers. With TLS the proxy has a certificate of its own for clients
     (--tls-certificate), and connections of its own to brokers (--upstream-tls). If TLS passes through, frames cannot be read: there is no
-    journal, and clients leave the proxy as soon as they are told the addresses of brokers.
+    journal, and clients leave the proxy as soon as a response has addresses of brokers.
 
     With --control-port, `klamm control fault` delays, drops, corrupts or refuses requests of your own cluster, and `klamm control
     requests` shows the last ones (docs/proxy.md).

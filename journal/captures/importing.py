@@ -50,10 +50,10 @@ class Broker(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """What was imported. `nodes` are the ids of the brokers, `guessed` those of them that the capture does not tell."""
+    """What was imported. `brokers` are their ids, `guessed` those of them that the capture does not have."""
 
     run: str
-    nodes: list[int]
+    brokers: list[int]
     guessed: list[int]
     connections: int
     midway: int

@@ -22,7 +22,7 @@ class BadCapture(Exception):
     """A file that is no capture, or one that cannot be read. The message is one line."""
 
 
-class Segment(NamedTuple):
+class TcpSegment(NamedTuple):
     """A TCP segment. `size` is the number of bytes that it carried; the capture may have fewer of them, in `data`."""
 
     at_ns: int
@@ -37,7 +37,7 @@ class Segment(NamedTuple):
     data: bytes
 
 
-def segments(path: Path) -> Iterator[Segment]:
+def segments(path: Path) -> Iterator[TcpSegment]:
     """The TCP segments of a capture, in its order. Other packets are skipped. Raises BadCapture."""
     try:
         with path.open("rb") as file:
@@ -46,7 +46,7 @@ def segments(path: Path) -> Iterator[Segment]:
         raise BadCapture(f"{path}: {error.strerror or error}") from error
 
 
-def _segments(file: IO[bytes], path: Path) -> Iterator[Segment]:
+def _segments(file: IO[bytes], path: Path) -> Iterator[TcpSegment]:
     magic = file.read(4)
     file.seek(0)
     if magic != _NG and magic not in _MAGICS:
@@ -94,7 +94,7 @@ _LINKS: dict[int, Callable[[bytes], Any]] = {
 """Link type → what gives the IP packet."""
 
 
-def _segment(at_ns: int, packet: Any) -> Segment | None:
+def _segment(at_ns: int, packet: Any) -> TcpSegment | None:
     """The segment in a packet; None if it has none, or only a fragment."""
     if isinstance(packet, ip.IP):
         if packet.mf or packet.offset:
@@ -109,7 +109,7 @@ def _segment(at_ns: int, packet: Any) -> Segment | None:
         return None
     data = bytes(part.data)
     flags = part.flags
-    return Segment(
+    return TcpSegment(
         at_ns, (inet_to_str(packet.src), part.sport), (inet_to_str(packet.dst), part.dport), part.seq,
         part.ack if flags & tcp.TH_ACK else None,
         bool(flags & tcp.TH_SYN), bool(flags & tcp.TH_FIN), bool(flags & tcp.TH_RST), max(len(data), carried - part.off * 4), data,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from klamm.journal.captures.packets import Place, Segment
+from klamm.journal.captures.packets import Place, TcpSegment
 
 PATIENCE = 256
 """A hole is a gap when this many further segments of the connection came without filling it."""
@@ -38,7 +38,7 @@ class Half:
     def __init__(self) -> None:
         self.next: int | None = None
         """The sequence number of the next byte."""
-        self.early: dict[int, Segment] = {}
+        self.early: dict[int, TcpSegment] = {}
         self.early_bytes = 0
         self._acked: int | None = None
         self._acked_ns = 0
@@ -62,7 +62,7 @@ class Half:
                 self._acked_ns = at_ns
             self._acked = ack
 
-    def take(self, segment: Segment) -> list[Piece]:
+    def take(self, segment: TcpSegment) -> list[Piece]:
         """What is in order now."""
         if segment.begins:
             self.next = (segment.seq + 1) % _ALL
@@ -93,7 +93,7 @@ class Half:
         at_ns = self._at(min(came_ns, self._acked_ns) if self._behind >= 0 else came_ns)
         return [Piece(at_ns, b"", _distance(begun, first)), *self._drain(at_ns)]
 
-    def _pass(self, segment: Segment, known: int) -> list[Piece]:
+    def _pass(self, segment: TcpSegment, known: int) -> list[Piece]:
         """The bytes of a segment but the first, which are known."""
         if known >= segment.size or self.next is None:
             return []
@@ -131,7 +131,7 @@ class Conversation:
         self._ended: set[bool] = set()
         self.is_over = False
 
-    def take(self, segment: Segment) -> None:
+    def take(self, segment: TcpSegment) -> None:
         """Process the next segment of the capture."""
         is_request = segment.source == self._client
         half, other = (self._there, self._back) if is_request else (self._back, self._there)
@@ -187,7 +187,7 @@ class Conversations:
         self.others: dict[Place, int] = {}
         """Segments to and from other places: how many."""
 
-    def take(self, segment: Segment) -> None:
+    def take(self, segment: TcpSegment) -> None:
         """Process the next segment of the capture."""
         if segment.target in self._brokers:
             client, broker = segment.source, segment.target

@@ -11,7 +11,7 @@ from struct import Struct
 from klamm.protocol.framing import ANY_LENGTH, frame_ends
 
 SHORTEST_HEAD = 14
-"""A frame of which fewer bytes are there is lost: its request or response cannot be told."""
+"""A frame of which fewer bytes are there is lost: nobody knows its API."""
 HEAD_BYTES = 1024
 """Of a frame that arrives in pieces, this much is there before `keep` decides."""
 

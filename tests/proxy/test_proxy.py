@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
 from klamm.journal.columns import Direction
 from klamm.pipeline.quick.check import check_quickly
@@ -18,30 +17,7 @@ from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.ports import free_port
 from klamm.tests.journal.cluster_rows import gaps, rows
-
-
-def write_and_read(bootstrap: str) -> tuple[list[bytes], set[str]]:
-    """The values that a group reads after they were written, and the addresses of brokers that the clients know."""
-    producer = Producer({"bootstrap.servers": bootstrap})
-    values = [f"{number}".encode() for number in range(30)]
-    for value in values:
-        producer.produce("t", value, partition=int(value) % 3)
-    assert producer.flush(20) == 0
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["t"])
-    read: list[bytes] = []
-    while len(read) < len(values):
-        message = consumer.poll(20)
-        assert message is not None and message.error() is None
-        read.append(message.value() or b"")
-    known = {f"{each.host}:{each.port}" for each in consumer.list_topics(timeout=10).brokers.values()}
-    consumer.close()
-    return sorted(read, key=int), known
-
-
-def address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
+from klamm.tests.proxy.clusters import address, write_and_read
 
 
 async def test_clients_work_behind_a_proxy_and_its_journal_has_what_they_said(zookeeper: str, chroot: str, tmp_path: Path) -> None:

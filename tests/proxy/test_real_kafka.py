@@ -20,7 +20,7 @@ from klamm.tests.harness.kafka import JVM, KafkaBroker, java_command, request, w
 from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.tree import Tree
 from klamm.tests.journal.cluster_rows import rows
-from klamm.tests.proxy.test_proxy import write_and_read
+from klamm.tests.proxy.clusters import write_and_read
 from klamm.tests.reference import jars as reference
 from klamm.zk.embedded.owned_process import OwnedProcess
 

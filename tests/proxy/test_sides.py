@@ -25,9 +25,7 @@ from klamm.server.local.made_security import make_security
 from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.waits import eventually
 from klamm.tests.journal.cluster_rows import gaps, rows
-from klamm.tests.proxy.test_passage import Cluster, asked, frame_of, own_port, proxied, response
-
-QUICK = {"group.initial.rebalance.delay.ms": 0}
+from klamm.tests.proxy.clusters import QUICK, Cluster, asked, frame_of, own_port, proxied, response
 
 
 def certificates(folder: Path) -> tuple[Path, Path]:

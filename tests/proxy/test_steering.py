@@ -25,8 +25,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.testing.proxied import BlockingProxy
 from klamm.tests.harness.waits import eventually
 from klamm.tests.journal.cluster_rows import rows
-from klamm.tests.proxy.test_passage import Cluster, asked, frame_of, own_port
-from klamm.tests.proxy.test_sides import QUICK
+from klamm.tests.proxy.clusters import QUICK, Cluster, asked, frame_of, own_port
 
 
 @asynccontextmanager

@@ -23,8 +23,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.captures.packets_on_lo import BROKER, LINKS, Connection, Packet, captured, write_pcap
 from klamm.tests.journal.cluster_rows import gaps, rows
-from klamm.tests.proxy.test_passage import SECRET, asked, response
-from klamm.tests.proxy.test_proxy import write_and_read
+from klamm.tests.proxy.clusters import SECRET, asked, response, write_and_read
 
 Metadata = messages.MetadataResponse
 NO_GAPS = {7: 1}
@@ -68,7 +67,7 @@ def test_a_capture_of_each_link_type_becomes_the_same_journal(tmp_path: Path, li
     packets, frames = conversation()
     imported = made(tmp_path, packets, link)
     assert journaled(tmp_path) == frames and gaps(tmp_path / "lake") == NO_GAPS
-    assert (imported.nodes, imported.guessed, imported.connections, imported.midway, imported.gaps) == ([7], [], 1, 0, 0)
+    assert (imported.brokers, imported.guessed, imported.connections, imported.midway, imported.gaps) == ([7], [], 1, 0, 0)
     stamps = [row["ts_ns"] for row in rows(tmp_path / "lake", "frames")]
     assert all(abs(at - 1_700_000_000_000_000_000) < 1_000_000_000 for at in stamps) and stamps == sorted(stamps)
 
@@ -158,7 +157,7 @@ def test_what_is_no_capture_and_brokers_that_are_not_in_it_are_one_line(tmp_path
         import_capture(file, [Broker(1, "127.0.0.1", 1)], tmp_path / "lake", "one", public_configs())
     torn = tmp_path / "torn.pcap"
     torn.write_bytes(file.read_bytes()[:-7])
-    assert import_capture(torn, [Broker(None, *BROKER)], tmp_path / "lake", "torn", public_configs()).nodes == [7]
+    assert import_capture(torn, [Broker(None, *BROKER)], tmp_path / "lake", "torn", public_configs()).brokers == [7]
 
 
 def test_a_journal_becomes_a_capture_and_again_the_same_journal(tmp_path: Path) -> None:
