@@ -21,6 +21,7 @@ from klamm.journal.columns import Flag
 from klamm.pipeline.quick.check import check_quickly
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.tests.cli.running import call
 from klamm.tests.journal.captures.packets_on_lo import BROKER, LINKS, Connection, Packet, captured, write_pcap
 from klamm.tests.journal.cluster_rows import gaps, rows
 from klamm.tests.proxy.clusters import SECRET, asked, response, write_and_read
@@ -191,6 +192,22 @@ def test_the_frames_of_violations_are_a_capture_with_the_violations_as_comments(
         packets = [data for _, data in dpkt.pcapng.Reader(file)]
     assert any(bytes(dpkt.ip.IP(data).data.data) == answer for data in packets)
     assert b"W-" in capture.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["export", "LAKE", "--pcapng"], "--format pcapng needs a file: -o FILE"),
+        (["export", "LAKE", "--violations"], "--violations is for --format pcapng"),
+        (["import", __file__, "LAKE", "--broker", "kafka"], "'kafka' is not [ID=]HOST:PORT"),
+        (["import", __file__, "LAKE", "--broker", "kafka:9092"], "the address of kafka is not known: "),
+        (["import", __file__, "LAKE", "--broker", "127.0.0.1:9092"], "neither pcap nor pcapng"),
+    ],
+)
+def test_what_the_commands_cannot_do_is_one_line(tmp_path: Path, arguments: list[str], text: str) -> None:
+    made(tmp_path, conversation()[0])
+    done = call("journal", *(tmp_path / "lake" if each == "LAKE" else each for each in arguments))
+    assert done.returncode != 0 and text in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_a_capture_beside_our_own_journal_has_the_same_frames_and_verdicts(zookeeper: str, chroot: str, tmp_path: Path) -> None:
