@@ -39,7 +39,8 @@ def test_ours_are_those_that_kafka_python_lacks_and_the_drafts() -> None:
         "BrokerRegistrationChangeRecord", "ConfigRecord", "DescribeLogDirsResponse", "ElectLeadersRequest", "ElectLeadersResponse",
         "FenceBrokerRecord", "GroupMetadataKey", "GroupMetadataValue", "OffsetCommitKey", "OffsetCommitValue",
         "PartitionChangeRecord", "PartitionRecord", "RegisterBrokerRecord", "RemoveTopicRecord", "RequestHeader", "ResponseHeader",
-        "ShareAcknowledgeResponse", "ShareFetchResponse", "TopicRecord", "TransactionLogKey", "TransactionLogValue", "UnfenceBrokerRecord", "UnregisterBrokerRecord",
+        "ShareAcknowledgeResponse", "ShareFetchResponse",
+        "TopicRecord", "TransactionLogKey", "TransactionLogValue", "UnfenceBrokerRecord", "UnregisterBrokerRecord",
     }
     assert lacked <= names
 

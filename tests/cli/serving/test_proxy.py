@@ -32,12 +32,15 @@ def test_it_says_where_clients_find_it_and_is_steered_until_it_is_stopped(zookee
     assert call("journal", "verify", tmp_path / "lake").returncode == 0
 
 
+UNREAD = "with --tls-passthrough frames cannot be read: there is no journal, no control API, and no TLS of the proxy"
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         (["--upstream", "kafka"], "'kafka' is not HOST:PORT"),
         (["--upstream", "k:1", "--tls-key", __file__], "--tls-key and --tls-client-ca need --tls-certificate"),
-        (["--upstream", "k:1", "--tls-passthrough", "--journal", "lake"], "with --tls-passthrough frames cannot be read: there is no journal, no control API, and no TLS of the proxy"),
+        (["--upstream", "k:1", "--tls-passthrough", "--journal", "lake"], UNREAD),
         (["--upstream", "k:1", "--tls-certificate", __file__], "the certificate "),
         (["--upstream", f"127.0.0.1:{free_port()}"], "no broker of the cluster responds: 127.0.0.1:"),
     ],
