@@ -76,6 +76,14 @@ def test_a_response_that_ends_early_is_one_error_and_never_a_loop(key: int, vers
                 assert str(problem).startswith(("its addresses cannot be read", "a variable-length", "a tagged field"))
 
 
+def test_what_follows_the_addresses_is_not_looked_at() -> None:
+    """A response to Metadata may have a hundred thousand partitions; decoding these would hold all other connections."""
+    payload = encoded(ApiKey.METADATA, 12, made(ApiKey.METADATA, 12, *OLD))
+    response = AddressedResponse(framed(payload[:-2] + b"anything" * 1000), ApiKey.METADATA, 12)
+    changed = encoded(ApiKey.METADATA, 12, made(ApiKey.METADATA, 12, *NEW))
+    assert response.with_addresses({1: NEW}) == framed(changed[:-2] + b"anything" * 1000)
+
+
 @pytest.mark.parametrize(("key", "version"), FLEXIBLE)
 def test_what_the_codec_does_not_know_stays(key: int, version: int) -> None:
     """An unknown tagged field after the known ones, and surplus bytes."""

@@ -132,3 +132,48 @@ async def test_a_client_that_does_not_read_holds_its_broker_and_nobody_else() ->
     finally:
         await proxy.stop()
         server.close()
+
+
+async def test_a_broker_that_does_not_read_holds_its_client_and_nobody_else() -> None:
+    """What waits in the proxy for one connection is bounded, whatever the client sends."""
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frame = await frame_of(reader)
+        if frame[4:6] == b"\0\3":
+            writer.write(response(frame, Metadata(brokers=[Metadata.MetadataResponseBroker(5, "127.0.0.1", port)])))
+            writer.close()
+
+    server = await asyncio.start_server(broker, "127.0.0.1", 0, limit=1024)
+    port = server.sockets[0].getsockname()[1]
+    proxy = Proxy([("127.0.0.1", port)])
+    await proxy.start()
+    _reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+    writer.write(asked(ApiKey.LIST_GROUPS, 0, 1, messages.ListGroupsRequest()) + b"\x7f\xff\xff\xff")  # then a request of 2 GB
+    sent = 0
+
+    async def send() -> None:
+        nonlocal sent
+        while True:
+            writer.write(bytes(1 << 20))
+            await writer.drain()
+            sent += 1 << 20
+
+    sending = asyncio.ensure_future(send())
+    seen: list[int] = []
+
+    def stands() -> bool | None:
+        seen.append(sent)
+        return (sent > 0 and seen[-20:] == [sent] * 20) or None
+
+    try:
+        await eventually(stands, "the client is held")
+        assert sent < 64 << 20
+        other, asking = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        asking.write(asked(ApiKey.METADATA, 9, 1, messages.MetadataRequest(topics=None)))
+        assert messages.decode("MetadataResponse", 9, await frame_of(other), 9)[0].brokers[0].port == own_port(proxy)
+        asking.close()
+    finally:
+        sending.cancel()
+        writer.close()
+        await proxy.stop()
+        server.close()
