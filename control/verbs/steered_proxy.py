@@ -46,7 +46,11 @@ class SteeredProxy(Proxy):
         """Start the control API and the proxy. Raises CannotServe, ProxyRefused."""
         if self._server is not None:
             await self._server.start()
-        await super().start()
+        try:
+            await super().start()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """End the control API and the faults, close all connections and seal the journals."""

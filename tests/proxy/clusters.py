@@ -31,7 +31,7 @@ async def frame_of(reader: asyncio.StreamReader) -> bytes:
     return head + await reader.readexactly(int.from_bytes(head, "big"))
 
 
-class Cluster:
+class OneBroker:
     """One broker that responds as Kafka does, to what is asked here."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Cluster:
 
 @asynccontextmanager
 async def proxied(lake: Path | None = None, host: str = "127.0.0.1") -> AsyncIterator[Proxy]:
-    cluster = Cluster()
+    cluster = OneBroker()
     server = await asyncio.start_server(cluster.serve, "127.0.0.1", 0)
     cluster.port = server.sockets[0].getsockname()[1]
     proxy = Proxy([("127.0.0.1", cluster.port)], (host, 0), lake, "one")

@@ -25,7 +25,7 @@ from klamm.server.local.made_security import make_security
 from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.waits import eventually
 from klamm.tests.journal.cluster_rows import gaps, rows
-from klamm.tests.proxy.clusters import QUICK, Cluster, asked, frame_of, own_port, proxied, response
+from klamm.tests.proxy.clusters import QUICK, OneBroker, asked, frame_of, own_port, proxied, response
 
 
 def certificates(folder: Path) -> tuple[Path, Path]:
@@ -95,7 +95,7 @@ async def secured(own: Path) -> AsyncIterator[int]:
     """A cluster of one broker with TLS; its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own)
-    cluster = Cluster()
+    cluster = OneBroker()
     server = await asyncio.start_server(cluster.serve, "127.0.0.1", 0, ssl=context)
     cluster.port = server.sockets[0].getsockname()[1]
     yield cluster.port
@@ -187,7 +187,7 @@ async def test_a_proxy_that_listens_on_any_address_names_the_one_that_the_client
 
 
 async def test_a_proxy_names_the_host_that_it_is_told_to_advertise() -> None:
-    cluster = Cluster()
+    cluster = OneBroker()
     server = await asyncio.start_server(cluster.serve, "127.0.0.1", 0)
     cluster.port = server.sockets[0].getsockname()[1]
     proxy = Proxy([("127.0.0.1", cluster.port)], ("0.0.0.0", 0), advertised="kafka.example")
@@ -198,7 +198,7 @@ async def test_a_proxy_names_the_host_that_it_is_told_to_advertise() -> None:
     server.close()
 
 
-class ManyBrokers(Cluster):
+class ManyBrokers(OneBroker):
     """Names more brokers in each response."""
 
     named = 1
@@ -229,7 +229,7 @@ async def test_a_cluster_cannot_have_any_number_of_listeners_opened(
 
 
 async def test_a_broker_that_names_the_address_of_the_proxy_is_one_line_and_no_circle(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = Cluster()
+    cluster = OneBroker()
     server = await asyncio.start_server(cluster.serve, "127.0.0.1", 0)
     real, cluster.port = server.sockets[0].getsockname()[1], free_port()
     proxy = Proxy([("127.0.0.1", real)], ("127.0.0.1", cluster.port))
@@ -244,7 +244,7 @@ async def test_a_broker_that_names_the_address_of_the_proxy_is_one_line_and_no_c
 
 async def test_a_broker_that_leaves_is_one_line_and_one_that_comes_back_elsewhere_is_found(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    cluster = Cluster()
+    cluster = OneBroker()
     first = await asyncio.start_server(cluster.serve, "127.0.0.1", 0)
     cluster.port = first.sockets[0].getsockname()[1]
     proxy = Proxy([("127.0.0.1", cluster.port)])

@@ -22,15 +22,16 @@ from klamm.control.verbs.routes import ROUTES
 from klamm.control.verbs.steered_proxy import SteeredProxy
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.proxy.proxy import ProxyRefused
 from klamm.testing.proxied import BlockingProxy
 from klamm.tests.harness.waits import eventually
 from klamm.tests.journal.cluster_rows import rows
-from klamm.tests.proxy.clusters import QUICK, Cluster, asked, frame_of, own_port
+from klamm.tests.proxy.clusters import QUICK, OneBroker, asked, frame_of, own_port
 
 
 @asynccontextmanager
-async def steered(lake: Path | None = None, **options: Any) -> AsyncIterator[tuple[SteeredProxy, Cluster]]:
-    cluster = Cluster()
+async def steered(lake: Path | None = None, **options: Any) -> AsyncIterator[tuple[SteeredProxy, OneBroker]]:
+    cluster = OneBroker()
     server = await asyncio.start_server(cluster.serve, "127.0.0.1", 0)
     cluster.port = server.sockets[0].getsockname()[1]
     proxy = SteeredProxy([("127.0.0.1", cluster.port)], ("127.0.0.1", 0), lake, "one", **options)
@@ -149,6 +150,15 @@ async def test_secrets_are_not_in_the_history_and_tokens_meet_no_fault() -> None
         writer.close()
         text = json.dumps(await proxy.control.requests())
         assert "SaslAuthenticate" in text and b"a-password".hex() not in text and "a-password" not in text
+
+
+async def test_a_proxy_that_cannot_start_listens_nowhere() -> None:
+    proxy = SteeredProxy([("127.0.0.1", 1)], control_port=0)
+    with pytest.raises(ProxyRefused):
+        await proxy.start()
+    assert proxy.control_url is not None
+    with pytest.raises(ControlFailed, match="cannot reach the control API"):
+        await asyncio.to_thread(ControlClient(proxy.control_url).get, "faults")
 
 
 def test_the_table_of_verbs_is_that_of_the_control_api_and_what_a_proxy_cannot_do_is_refused_by_name() -> None:
