@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.control.history import History
 from klamm.protocol import messages
-from klamm.protocol.apis import ApiKey
+from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionSink
 from klamm.protocol.exchanges.exchanges import decode_request
 from klamm.protocol.nouns import ZERO_UUID
+from klamm.proxy.addresses import highest_versions
 from klamm.proxy.passage import Closed, Passage
 from klamm.seams.clock import SYSTEM_CLOCK, Clock
 from klamm.server.faults.fault import BrokerFaults, Fault, Faults, RequestFilter
@@ -25,6 +26,8 @@ from klamm.server.requests.fault_handlers import Real, handle_faulty
 
 if TYPE_CHECKING:
     from klamm.server.requests.fault_handlers import RefuseRequest
+
+_DECODED = {int(key): api.max_version for key, api in APIS.items() if key != ApiKey.API_VERSIONS}
 
 
 class Topic(NamedTuple):
@@ -150,6 +153,11 @@ class ProxiedRequests:
     def is_on(self) -> bool:
         """Whether there are faults."""
         return len(self.faults) > 0
+
+    @property
+    def highest_versions(self) -> Mapping[int, int]:
+        """Those that can be decoded here: in later ones a fault would not find what it is about."""
+        return highest_versions() | _DECODED
 
     def seen(self, info: ConnectionInfo) -> ConnectionSink:
         """The history of a new connection."""

@@ -77,10 +77,14 @@ def is_known(key: int, version: int) -> bool:
     return version in definition(key).valid
 
 
-def with_known_versions(frame: bytes, version: int) -> bytes:
-    """A response to ApiVersions in which the APIs with addresses have no version above those that can be read here. Raises
-    RemoteProtocolError.
-    """
+@cache
+def highest_versions() -> dict[int, int]:
+    """The highest version of each API with addresses that can be read here."""
+    return {key: definition(key).valid.high for key in KINDS}
+
+
+def with_known_versions(frame: bytes, version: int, known: Mapping[int, int]) -> bytes:
+    """A response to ApiVersions in which no API has a version above the `known` one. Raises RemoteProtocolError."""
     made = bytearray(frame)
     try:
         if version < 3 or frame[8:10] == UNSUPPORTED_VERSION:
@@ -90,8 +94,8 @@ def with_known_versions(frame: bytes, version: int) -> bytes:
             count, is_flexible = count - 1, True
         for _ in range(count):
             key, lowest, highest = _VERSIONS.unpack_from(frame, pos)
-            if key in KINDS and highest > definition(key).valid.high >= lowest:
-                _INT16.pack_into(made, pos + 4, definition(key).valid.high)
+            if highest > known.get(key, highest) >= lowest:
+                _INT16.pack_into(made, pos + 4, known[key])
             pos += _VERSIONS.size
             if is_flexible:
                 pos = skip_tags(frame, pos)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from struct import Struct
 from typing import Protocol
@@ -23,7 +23,7 @@ from klamm.protocol.exchanges.exchanges import TOKEN, Exchanges, ExchangeSink
 from klamm.protocol.exchanges.peers import other_protocol
 from klamm.protocol.exchanges.splitter import HEAD_BYTES
 from klamm.protocol.security.redaction import SaslGuard
-from klamm.proxy.addresses import AddressedResponse, has_addresses, is_known, with_known_versions
+from klamm.proxy.addresses import AddressedResponse, has_addresses, highest_versions, is_known, with_known_versions
 from klamm.proxy.upstream import Streams
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,10 @@ class Steering(Protocol):
     def is_on(self) -> bool:
         """Whether requests have to be looked at."""
 
+    @property
+    def highest_versions(self) -> Mapping[int, int]:
+        """API key → the highest version in which a client may send its requests."""
+
     def seen(self, info: ConnectionInfo) -> ConnectionSink:
         """Gets what a client sends and receives on a new connection."""
 
@@ -101,6 +105,11 @@ class Unsteered:
     """Everything is passed on."""
 
     is_on = False
+
+    @property
+    def highest_versions(self) -> Mapping[int, int]:
+        """Those in which addresses can be found."""
+        return highest_versions()
 
     def seen(self, info: ConnectionInfo) -> ConnectionSink:
         """Nobody looks."""
@@ -330,7 +339,7 @@ class Passage(ExchangeSink):
     async def _with_own_addresses(self, frame: bytes, kind: tuple[int, int]) -> bytes:
         try:
             if kind[0] == ApiKey.API_VERSIONS:
-                return with_known_versions(frame, kind[1])
+                return with_known_versions(frame, kind[1], self._steering.highest_versions)
             if len(frame) > LARGE:
                 return await self._rewrite(await asyncio.to_thread(AddressedResponse, frame, *kind))
             return await self._rewrite(AddressedResponse(frame, *kind))

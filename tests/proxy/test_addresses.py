@@ -10,7 +10,7 @@ from klamm.protocol import messages, schema
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.compiler import MessageType
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.proxy.addresses import KINDS, AddressedResponse, definition, has_addresses, with_known_versions
+from klamm.proxy.addresses import KINDS, AddressedResponse, definition, has_addresses, highest_versions, with_known_versions
 
 OLD, NEW = ("kafka-1", 9092), ("127.0.0.1", 40001)
 TYPES = {key: MessageType(definition(key), __name__) for key in KINDS}
@@ -116,9 +116,9 @@ def test_clients_are_told_no_version_that_cannot_be_read(version: int) -> None:
         return messages.encode_response(ApiKey.API_VERSIONS, version, 7, body)
 
     known = [(int(ApiKey.METADATA), 0, 13), (int(ApiKey.PRODUCE), 0, 13), *rows[2:]]
-    assert with_known_versions(frame(rows), version) == frame(known)
+    assert with_known_versions(frame(rows), version, highest_versions()) == frame(known)
     with pytest.raises(RemoteProtocolError):
-        with_known_versions(frame(rows)[:25], version)
+        with_known_versions(frame(rows)[:25], version, highest_versions())
 
 
 def test_every_response_with_a_port_of_a_broker_is_one_of_these() -> None:

@@ -15,7 +15,8 @@ import klamm
 from klamm.pipeline.quick.check import check_quickly
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.testing.proxied import BlockingProxy
+from klamm.proxy.proxy import Proxy
+from klamm.server.local.loop_thread import LoopThread
 from klamm.tests.harness.kafka import JVM, KafkaBroker, java_command, request, wait_for
 from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.tree import Tree
@@ -78,14 +79,14 @@ def java(jars: Path, name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def work(jars: Path, proxy: BlockingProxy) -> None:
+def work(jars: Path, behind: str) -> None:
     """Clients of librdkafka and of Java write and read; they know no address but those of the proxy."""
-    bootstrap = proxy.bootstrap_servers.split(",")[0]
+    bootstrap = behind.split(",")[0]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic("t", 3, 1), NewTopic("j", 2, 1)]).values():
         future.result(30)
     values, known = write_and_read(bootstrap)
-    assert len(values) == 30 and known == set(proxy.bootstrap_servers.split(","))
+    assert len(values) == 30 and known == set(behind.split(","))
     perf = "--topic", "j", "--num-records", "2000", "--record-size", "100", "--throughput", "-1"
     assert "2000 records sent" in java(
         jars, "org.apache.kafka.tools.ProducerPerformance", *perf, "--producer-props", f"bootstrap.servers={bootstrap}", "acks=all"
@@ -110,10 +111,14 @@ def check(lake: Path, unjudged: Collection[str] = ()) -> dict[int, set[int]]:
 
 
 def test_clients_of_kafka_4_stay_behind_the_proxy_in_its_newest_versions(newest_jars: Path, tmp_path: Path) -> None:
+    thread = LoopThread("proxy")
     with newest_kafka(newest_jars, tmp_path / "kafka") as bootstrap:
-        with klamm.Proxy(bootstrap, journal=tmp_path / "lake", run="one") as proxy:
-            work(newest_jars, proxy)
-            told = proxy.bootstrap_servers
+        host, _, port = bootstrap.rpartition(":")
+        plain = Proxy([(host, int(port))], lake=tmp_path / "lake", run="one")
+        thread.call(plain.start())
+        try:
+            told = plain.bootstrap
+            work(newest_jars, told)
             java(
                 newest_jars, "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", told, "--alter", "--entity-type", "groups",
                 "--entity-name", "sharing", "--add-config", "share.auto.offset.reset=earliest",
@@ -123,9 +128,12 @@ def test_clients_of_kafka_4_stay_behind_the_proxy_in_its_newest_versions(newest_
                 "--group", "sharing", "--max-messages", "500", "--timeout-ms", "60000",
             )
             assert len(read.splitlines()) == 500
-            with proxy.fault(api="Metadata", delay_ms=1) as fault:
-                write_and_read(told)
-            assert fault.hits
+        finally:
+            thread.call(plain.stop())
+            thread.close()
+        with klamm.Proxy(bootstrap) as proxy, proxy.fault(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", first=2) as fault:
+            write_and_read(proxy.bootstrap_servers)
+            assert fault.hits == 2
     used = check(tmp_path / "lake", ("W-05", "W-09"))  # these two know the versions of Kafka 3.9 only
     newest = {ApiKey.METADATA: 13, ApiKey.PRODUCE: 13, ApiKey.FETCH: 18, ApiKey.FIND_COORDINATOR: 6, SHARE_FETCH: 2}
     assert {key: max(used[key]) for key in newest} == newest
@@ -139,7 +147,7 @@ def test_clients_of_kafka_3_9_stay_behind_the_proxy(kafka_jars: Path, zookeeper:
             each.start()
         with klamm.Proxy(f"127.0.0.1:{brokers[0].port}", journal=tmp_path / "lake", run="one") as proxy:
             assert len(proxy.bootstrap_servers.split(",")) == 2
-            work(kafka_jars, proxy)
+            work(kafka_jars, proxy.bootstrap_servers)
     finally:
         for each in brokers:
             each.kill()
