@@ -22,7 +22,7 @@ from klamm.protocol.errors import RemoteProtocolError, did_you_mean
 from klamm.protocol.exchanges.connections import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 from klamm.protocol.exchanges.error_codes import error_name, first_error
 from klamm.protocol.exchanges.exchanges import Exchanges, ExchangeSink, decode_request, decode_response
-from klamm.protocol.exchanges.peers import Peer
+from klamm.protocol.exchanges.peers import Peer, is_follower
 from klamm.protocol.nouns import ZERO_UUID, id_text
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.schema import Struct
@@ -64,7 +64,9 @@ class Exchange:
         self.client_id = header.client_id
         self.correlation_id = header.correlation_id
         self.sender = Peer() if sender is None else sender
-        self.sender.requested(self.client_id, self.api_key)
+        self.sender.requested(
+            self.client_id, self.api_key, follows=self.api_key == ApiKey.FETCH and is_follower(payload, self.version)
+        )
         self.request = payload
         self.response: bytes | None = None
         self.is_forgotten = False

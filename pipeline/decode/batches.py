@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.columns import Column, Direction
-from klamm.pipeline.decode.fields import ALWAYS, READERS, Reader, Values
+from klamm.pipeline.decode.fields import ALWAYS, Reader, Values
+from klamm.pipeline.decode.flaws.finders import reader
 from klamm.pipeline.decode.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, listed_brokers, partition_states
 from klamm.pipeline.decode.frame_decoder import Plan, Reason, decode_frame, plan
 from klamm.pipeline.decode.json_codec import Body, Decode
@@ -60,6 +61,9 @@ OWN = (
     Column("error_code", "int16", True, ""),
     Column("errors", "int32", True, ""),
     Column("throttle_ms", "int32", True, ""),
+    Column("session_id", "int32", True, ""),
+    Column("session_epoch", "int32", True, ""),
+    Column("replica_id", "int32", True, ""),
     Column("reason", "string", True, ""),
     Column("detail", "string", True, ""),
     Column("frame", "binary", True, "only where there is a reason"),
@@ -158,6 +162,8 @@ class _Way(NamedTuple):
     read_fields: Reader | None = None
     is_same: bool = False
     """Most of these frames are equal but for their correlation ids."""
+    is_fetch: bool = False
+    """A request or response of Fetch."""
 
 
 Kind = tuple[int, Any, Any]
@@ -173,11 +179,11 @@ def _way(direction: int, key: int | None, version: int | None) -> _Way:
     how = plan(is_request, key, version)
     count_errors = None if is_request else _counter(key, version)
     has_states = key in OF_CONTROLLERS if is_request else key == ApiKey.METADATA
-    reader = READERS.get((is_request, key))
+    read_fields = reader(is_request, key)
     if not isinstance(how, Plan) or (key == ApiKey.API_VERSIONS and not is_request):  # its error says in which version it is written
         is_same = key == ApiKey.API_VERSIONS and direction == Direction.RESPONSE_OUT
-        return _Way(None, is_request, is_sent, 0, count_errors, has_states, reader, is_same)
-    return _Way(how.decode, is_request, is_sent, how.header, count_errors, has_states, reader)
+        return _Way(None, is_request, is_sent, 0, count_errors, has_states, read_fields, is_same)
+    return _Way(how.decode, is_request, is_sent, how.header, count_errors, has_states, read_fields, is_fetch=key == ApiKey.FETCH)
 
 
 def _counter(key: int, version: int) -> PathCounter:
@@ -214,7 +220,7 @@ def _decode_rows(
         way = ways.get(kind)
         if way is None:
             way = ways[kind] = _way(*kind)
-        decode, is_request, is_sent, header, count_errors, has_states, read_fields, is_same = way
+        decode, is_request, is_sent, header, count_errors, has_states, read_fields, is_same, is_fetch = way
         same = None
         if is_same and not flags and prefix == len(frame) - 4:
             same = kind, connections()[number], frame[8:]
@@ -249,6 +255,9 @@ def _decode_rows(
                     tops[number], found = body.get("errorCode"), count_errors(body)
                     throttles[number] = body.get("throttleTimeMs")
                     errors[number] = _add_codes(found, number, lists, counts) if found else 0
+                if is_fetch:
+                    made["session_id"][number], made["session_epoch"][number] = body.get("sessionId"), body.get("sessionEpoch")
+                    made["replica_id"][number] = body["replicaState"]["replicaId"] if "replicaState" in body else body.get("replicaId")
                 if len(text) > MAX_BODY:
                     made["err"][number] = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
                 else:

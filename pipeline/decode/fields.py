@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from hashlib import md5
 from struct import Struct
 from typing import Any
+from zlib import crc32
 
 from klamm.pipeline.decode.json_codec import Body
 from klamm.protocol.apis import ApiKey
@@ -26,9 +27,11 @@ HEADER_BYTES = 61
 """Bytes of the header of a batch of records."""
 _MAGIC = 16
 """Where the magic of a batch or message is."""
-_PRODUCER = Struct(">43xqhi").unpack_from
-"""Of the header: producer id, producer epoch, first sequence number."""
+_PRODUCER = Struct(">17xI2xi16xqhi").unpack_from
+"""Of the header: checksum, last offset within the batch, producer id, producer epoch, first sequence number."""
 _PRODUCER_BYTES = 57
+_CONTENT = slice(23, 43)
+"""Of the header: last offset, first and last time. Records that are sent again under another epoch keep them, and their size."""
 LATEST = -1
 """The timestamp with which ListOffsets asks for the end of a partition."""
 
@@ -111,16 +114,21 @@ def _sequences(topics: Iterable[Any] | None) -> list[Values] | None:
     found: list[Values] = []
     for topic in topics or ():
         for row in topic.get("partitionData") or ():
-            head = b64decode((row.get("records") or {}).get("head") or "")
+            records = row.get("records") or {}
+            head = b64decode(records.get("head") or "")
             place = {"name": topic.get("name"), "index": row.get("index")}
             if len(head) > _MAGIC and head[_MAGIC] < 2:
                 continue
             if len(head) < _PRODUCER_BYTES:
                 found.append(place)
                 continue
-            producer_id, epoch, sequence = _PRODUCER(head)
+            crc, last, producer_id, epoch, sequence = _PRODUCER(head)
             if producer_id >= 0:
-                found.append(place | {"producerId": producer_id, "producerEpoch": epoch, "baseSequence": sequence})
+                content = crc32(head[_CONTENT], records.get("size", 0) & 0xFFFFFFFF)
+                found.append(place | {
+                    "producerId": producer_id, "producerEpoch": epoch, "baseSequence": sequence, "records": last + 1, "crc": crc,
+                    "content": content,
+                })
     return found or None
 
 
@@ -145,12 +153,17 @@ def _fetched(version: int, body: Body, text: bytes) -> Values | None:
 def _list_offsets(version: int, body: Body, text: bytes) -> Values:
     topics = body.get("topics")
     names = _pairs(topics, "partitions", "partitionIndex")
+    times = [
+        {"name": topic["name"], "partitionIndex": row["partitionIndex"], "timestamp": row["timestamp"]}
+        for topic in topics or () if version for row in topic.get("partitions") or () if row["timestamp"] >= 0
+    ]
+    found: Values = {"names": names, "times": times} if times else {"names": names}
     if body.get("replicaId") != -1 or body.get("isolationLevel"):
-        return {"names": names}
+        return found
     asked = [
         {**topic, "partitions": [row for row in topic.get("partitions") or () if row.get("timestamp") == LATEST]} for topic in topics or ()
     ]
-    return {"names": names, "latest": _pairs(asked, "partitions", "partitionIndex")}
+    return found | {"latest": _pairs(asked, "partitions", "partitionIndex")}
 
 
 def _listed_offsets(version: int, body: Body, text: bytes) -> Values:
@@ -230,9 +243,11 @@ def _api_versions_told(version: int, body: Body, text: bytes) -> Values:
     rows = body.get("apiKeys")
     if rows is None:
         return {}
-    return {"advertised": [
+    advertised = [
         {"key": row.get("apiKey"), "low": row.get("minVersion"), "high": row.get("maxVersion")} if row is not None else {} for row in rows
-    ]}
+    ]
+    features = [{"name": row["name"], "level": row["maxVersionLevel"]} for row in body.get("finalizedFeatures") or ()]
+    return {"advertised": advertised, "features": features} if features else {"advertised": advertised}
 
 
 def _create(version: int, body: Body, text: bytes) -> Values:

@@ -197,7 +197,7 @@ def _bad_size(frame: bytes) -> Decoded:
 
 
 def _undecodable(reason: Reason, direction: int, key: int, version: int, frame: bytes) -> Decoded:
-    """A key or version that no decoder knows. An ApiVersions response to an unknown version is one of version 0."""
-    if key == ApiKey.API_VERSIONS and direction in (Direction.RESPONSE_OUT, Direction.RESPONSE_IN):
+    """A key or version that no decoder knows. An ApiVersions response that refuses an unknown version is one of version 0."""
+    if key == ApiKey.API_VERSIONS and direction in (Direction.RESPONSE_OUT, Direction.RESPONSE_IN) and frame[8:10] == UNSUPPORTED_VERSION:
         return _decode(plan(False, key, 0), direction, frame)  # type: ignore[arg-type]
     return None, None, reason, f"key {key}, version {version}"

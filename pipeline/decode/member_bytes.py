@@ -18,7 +18,6 @@ SUBSCRIPTIONS = {"JoinGroupRequest": "metadata", "JoinGroupResponse": "metadata"
 ASSIGNMENTS = {"SyncGroupRequest": "assignment", "SyncGroupResponse": "assignment", "DescribeGroupsResponse": "memberAssignment"}
 """Message → its field with these bytes."""
 
-_VERSION_AND_COUNT = Struct(">hi")
 _LENGTH = Struct(">h")
 _COUNT = Struct(">i")
 
@@ -33,21 +32,27 @@ def maker_of(message: str, field: str) -> str | None:
 
 
 def subscription_brief(data: bytes | None) -> Brief | None:
-    """`size`, `crc`, and `topics`: the topics that a consumer wants. `head` instead of topics for what is no subscription."""
+    """`size`, `crc`, and `topics`: the topics that a consumer wants. `head` instead of topics for what is no subscription, `isOdd` if what
+    follows the topics is not what its version has there.
+    """
     if data is None:
         return None
     try:
-        return _sized(data) | {"topics": _read(data, has_partitions=False)}
+        topics, end = _read(data, has_partitions=False)
+        return _sized(data) | {"topics": topics} | _oddity(data, end, is_subscription=True)
     except (error, ValueError):
         return _unread(data)
 
 
 def assignment_brief(data: bytes | None) -> Brief | None:
-    """`size`, `crc`, and `partitions`: topics with the partitions that a consumer gets. `head` instead for what is no assignment."""
+    """`size`, `crc`, and `partitions`: topics with the partitions that a consumer gets. `head` instead for what is no assignment, `isOdd` as
+    above.
+    """
     if data is None:
         return None
     try:
-        return _sized(data) | {"partitions": _read(data, has_partitions=True)}
+        partitions, end = _read(data, has_partitions=True)
+        return _sized(data) | {"partitions": partitions} | _oddity(data, end, is_subscription=False)
     except (error, ValueError):
         return _unread(data)
 
@@ -60,11 +65,37 @@ def _unread(data: bytes) -> Brief:
     return _sized(data) | {"head": b64encode(data[:HEAD_KEPT]).decode()} if data else _sized(data)
 
 
-def _read(data: bytes, has_partitions: bool) -> list[Any]:
-    """The array of topics after the version, the same in all versions. What follows it is not looked at."""
-    version, count = _VERSION_AND_COUNT.unpack_from(data)
-    place = _VERSION_AND_COUNT.size
-    if version < 0 or not 0 <= count <= len(data):
+def _oddity(data: bytes, place: int, is_subscription: bool) -> Brief:
+    """`isOdd` if the bytes from `place` on, behind the topics, are not those of the version. Later versions may have more at the end."""
+    (version,) = _LENGTH.unpack_from(data)
+    try:
+        (length,) = _COUNT.unpack_from(data, place)
+        place += _COUNT.size + max(length, 0)
+        if is_subscription and version >= 1:
+            _, place = _topics(data, place, has_partitions=True)
+        if is_subscription and version >= 2:
+            place += _COUNT.size
+        if is_subscription and version >= 3:
+            (length,) = _LENGTH.unpack_from(data, place)
+            place += _LENGTH.size + max(length, 0)
+    except (error, ValueError):
+        return {"isOdd": True}
+    return {"isOdd": True} if place > len(data) or length < -1 else {}
+
+
+def _read(data: bytes, has_partitions: bool) -> tuple[list[Any], int]:
+    """The array of topics after the version, the same in all versions, and where it ends."""
+    (version,) = _LENGTH.unpack_from(data)
+    if version < 0:
+        raise ValueError("another format")
+    return _topics(data, _LENGTH.size, has_partitions)
+
+
+def _topics(data: bytes, place: int, has_partitions: bool) -> tuple[list[Any], int]:
+    """An array of topics, and where it ends."""
+    (count,) = _COUNT.unpack_from(data, place)
+    place += _COUNT.size
+    if not 0 <= count <= len(data):
         raise ValueError("another format")
     found: list[Any] = []
     for _ in range(count):
@@ -84,4 +115,4 @@ def _read(data: bytes, has_partitions: bool) -> list[Any]:
             found.append({"topic": topic, "partitions": partitions})
         else:
             found.append(topic)
-    return found
+    return found, place

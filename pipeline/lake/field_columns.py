@@ -35,6 +35,7 @@ FIELDS = (
             "leaderId int32, leaderEpoch int32, isr list<int32>, leaderRecoveryState int8, partitionEpoch int32>>>>",
             "AlterPartition response"),
     _column("advertised", "list<struct<key int32, low int32, high int32>>", "ApiVersions response"),
+    _column("features", "list<struct<name string, level int32>>", "ApiVersions response: the finalized features"),
     _column("election_type", "int32", "ElectLeaders request"),
     _column("asks_all", "bool", "ElectLeaders request without a list of partitions"),
     _column("elected", "list<struct<topic string, partitionResult list<struct<partitionId int32, errorCode int32, errorMessage string>>>>",
@@ -61,7 +62,8 @@ FIELDS = (
     _column("assignments", f"list<struct<memberId string, assignment {_GIVEN}>>", "SyncGroup request"),
     _column("assignment", _GIVEN, "SyncGroup response"),
     _column("retention_ms", "int64", "OffsetCommit request"),
-    _column("committed", "list<struct<name string, partitions list<struct<partitionIndex int32, committedOffset int64>>>>",
+    _column("committed", "list<struct<name string, partitions list<struct<partitionIndex int32, committedOffset int64, "
+            "committedLeaderEpoch int32>>>>",
             "OffsetCommit and TxnOffsetCommit request"),
     _column("commits", f"list<struct<name string, partitions {_CODES}>>", "OffsetCommit and TxnOffsetCommit response"),
     _column("fetched", _OFFSETS, "OffsetFetch response up to version 7"),
@@ -80,20 +82,24 @@ FIELDS = (
     _column("marked", f"list<struct<producerId int64, topics list<struct<name string, partitions {_CODES}>>>>", "WriteTxnMarkers response"),
     _column("produced", "list<struct<name string, partitionData list<struct<index int32, records struct<head string>>>>>",
             "Produce request with a transactional id"),
-    _column("sequences", "list<struct<name string, index int32, producerId int64, producerEpoch int32, baseSequence int32>>",
-            "Produce request: the first sequence number of each batch with a producer id; without numbers where the header of a batch is "
-            "not whole"),
+    _column("sequences", "list<struct<name string, index int32, producerId int64, producerEpoch int32, baseSequence int32, "
+            "records int32, crc int64, content int64>>",
+            "Produce request: the first sequence number of each batch with a producer id, its number of records, its checksum, and one of "
+            "its size and times, which another producer epoch does not change; without numbers where the header of a batch is not whole"),
     _column("acks", "int32", "Produce request"),
     _column("offsets", "list<struct<name string, partitionResponses list<struct<index int32, errorCode int32, baseOffset int64>>>>",
             "Produce response"),
+    _column("times", "list<struct<name string, partitionIndex int32, timestamp int64>>", "ListOffsets request since version 1: what it asks "
+            "for by time"),
     _column("latest", "list<string>", "ListOffsets request of a consumer with `read_uncommitted`: the partitions as `topic-partition` "
             "whose end it asks for"),
-    _column("listed", "list<struct<name string, partitions list<struct<partitionIndex int32, errorCode int32, offset int64>>>>",
-            "ListOffsets response"),
+    _column("listed", "list<struct<name string, partitions list<struct<partitionIndex int32, errorCode int32, offset int64, "
+            "timestamp int64>>>>", "ListOffsets response"),
     _column("isolation_level", "int32", "Fetch request with `read_committed`"),
     _column("records", "list<struct<topic string, topicId string, partitions list<struct<partitionIndex int32, errorCode int32, "
             "highWatermark int64, lastStableOffset int64, abortedTransactions list<struct<producerId int64, firstOffset int64>>, "
             "records struct<size int64, head string, batches list<struct<offset int64, producerId int64>>, "
             "markers list<struct<offset int64, producerId int64, isCommit bool>>>>>>>", "Fetch response with records"),
+    _column("flaws", "list<struct<rule string, detail string>>", "rules that this body alone breaks, and what is wrong"),
 )
 """The columns that the table has beside those of the frame."""

@@ -11,7 +11,7 @@ from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import SILVER
 
 PLACE = f"{CHECKPOINTS}/place.json"
-LAYOUT = 3
+LAYOUT = 4
 """The version of the columns of silver."""
 
 

@@ -107,6 +107,9 @@ MESSAGES = Table("silver", "messages", (
     Column("error_code", "int16", True, "of a response, the error code at its top; null where it has none"),
     Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds; of one that was cut (`flags` 2), at least"),
     Column("throttle_ms", "int32", True, "of a response, its throttle time; null where it has none"),
+    Column("session_id", "int32", True, "of Fetch, the id of the fetch session"),
+    Column("session_epoch", "int32", True, "of a Fetch request, the epoch in its fetch session"),
+    Column("replica_id", "int32", True, "of a Fetch request, the broker that fetches; null or -1 for a consumer"),
 ), "a frame that decodes")
 
 FREQUENT = (0, 1)
@@ -346,10 +349,12 @@ GOLD = (
 HEADERS = "headers"
 
 HEADERS_VIEW = """
-SELECT {names}, frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, CAST(NULL AS STRING) AS reason
+SELECT {names}, frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, CAST(NULL AS STRING) AS reason,
+    session_id, session_epoch, replica_id
 FROM messages
 UNION ALL
-SELECT {names}, frame_bytes, length_prefix, bytes_left, detail, CAST(NULL AS SMALLINT), CAST(NULL AS INT), CAST(NULL AS INT), reason
+SELECT {names}, frame_bytes, length_prefix, bytes_left, detail, CAST(NULL AS SMALLINT), CAST(NULL AS INT), CAST(NULL AS INT), reason,
+    CAST(NULL AS INT), CAST(NULL AS INT), CAST(NULL AS INT)
 FROM quarantine
 """
 
@@ -360,8 +365,8 @@ def views(
     """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
 
     A table without rows is an empty view. `headers` has the frames of `messages` and of `quarantine` together: the columns of the journal
-    but `frame`, then frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, and `reason`, null where the frame
-    decodes. `runs` limits all views to these run ids, `window` to the rows that rules see with it. With `names` only
+    but `frame`, then frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, `reason`, null where the frame
+    decodes, and session_id, session_epoch, replica_id. `runs` limits all views to these run ids, `window` to the rows that rules see with it. With `names` only
     these views are registered. The names of those that have no row are returned.
     """
     tables: tuple[Table, ...] = (BRONZE[0], *SILVER, *GOLD)

@@ -62,6 +62,9 @@ def judge(
         views.release(other.inputs)
     for rule in exercised:
         views.make(rule.reads)
+        if rule.counts:
+            counted = database.execute(translations().of(runner.checked_query(rule))).fetchall()
+            judged.append(Judgement([Stat(run, rule.id, checked, 0) for run, checked in counted], []))
         if not rule.about or database.execute(f"SELECT 1 FROM {rule.about} LIMIT 1").fetchall():
             judged.append(_judged(database, rule))
         views.release(rule.reads)
@@ -121,7 +124,7 @@ def _judged(database: duckdb.DuckDBPyConnection, rule: Rule) -> Judgement:
     looked_at = " UNION ALL ".join(f"SELECT {_COLUMNS}, {proof} AS evidence FROM ({source})" for source in sources)
     database.execute(f"CREATE OR REPLACE TABLE judged AS {looked_at}")
     counted = database.execute("SELECT run_id, count(*), count(detail) FROM judged GROUP BY run_id").fetchall()
-    judged.stats.extend(Stat(run, rule.id, checked, violated) for run, checked, violated in counted)
+    judged.stats.extend(Stat(run, rule.id, 0 if rule.counts else checked, violated) for run, checked, violated in counted)
     if any(stat.violated for stat in judged.stats):
         named = database.execute(
             f"""SELECT * FROM judged WHERE detail IS NOT NULL

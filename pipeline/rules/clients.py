@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.record import Rule, View, errors_of, messages_of
-from klamm.protocol.apis import APIS, ONLY_OF_BROKERS, ApiKey
-from klamm.protocol.exchanges.peers import BROKER_NAMES
+from klamm.protocol.apis import APIS, ApiKey
 
 CONTROLLER_KEYS = keys(key for key, api in APIS.items() if api.to_controller and api.is_of_clients)
 
@@ -51,15 +50,15 @@ THROTTLES_FROM = {int(api): version for version, apis in _FIRST_VERSIONS.items()
 
 CLIENTS = View(
     "clients",
-    ("frame_counts",),
-    f"""
-SELECT run_id, client_id, host, max(last_ts_ns) AS last_ts_ns, max(struct(last_ts_ns, node_id, last_seq AS seq)) AS last
-FROM frame_counts WHERE dir = 0 AND api_key IS NOT NULL
-GROUP BY ALL
-HAVING NOT bool_or(coalesce(client_id RLIKE '^({BROKER_NAMES})$'
-    OR client_id RLIKE '^[0-9]+$' AND api_key IN ({keys(sorted(ONLY_OF_BROKERS))}), false))""",
+    ("frame_counts", "peers"),
+    """
+SELECT f.run_id, f.client_id, f.host, max(f.last_ts_ns) AS last_ts_ns, max(struct(f.last_ts_ns, f.node_id, f.last_seq AS seq)) AS last
+FROM frame_counts f
+JOIN peers p ON p.run_id = f.run_id AND p.node_id = f.node_id AND p.process = f.process AND p.conn_id = f.conn_id AND NOT p.is_broker
+WHERE f.dir = 0 AND f.api_key IS NOT NULL
+GROUP BY f.run_id, f.client_id, f.host""",
 )
-"""Clients that sent requests, without brokers: `is_broker` in SQL."""
+"""Clients that sent requests, without brokers."""
 
 DISCOVERIES = View(
     "discoveries",

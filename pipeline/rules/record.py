@@ -135,6 +135,8 @@ class Rule:
     """Rows that are judged each by itself."""
     tried: Tried | None = None
     """Rows that are judged by Python."""
+    counts: str = ""
+    """SQL: which rows of `body_counts` are the frames that the rule looked at. Then `judged` returns violations alone."""
     about: str = ""
     """One of the inputs: if it has no rows, `judged` and `tried` have nothing to look at."""
     needs: tuple[Need, ...] = ()

@@ -34,8 +34,9 @@ JOBS_AT_ONCE = 3
 """One more than a small machine has cores, because some jobs wait for Python's workers."""
 
 FAMILIES = (
-    "traffic", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "logs.calls",
-    "logs.rules", "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients",
+    "traffic", "frames.peers", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "logs.calls",
+    "logs.rules", "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients", "frames.bodies",
+    "frames.clients", "frames.fetches", "frames.producers", "frames.answers",
 )
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 
@@ -281,10 +282,22 @@ def _counted(spark: SparkSession, job: Sequence[Rule], window: Window | None) ->
             {"run_id": row["run_id"], "rule": rule.id, "checked": row[f"checked_{number}"], "violated": row[f"violated_{number}"]}
             for row in found for number, (rule, _) in enumerate(by_row) if row[f"checked_{number}"]
         ]
-    counted: list[dict[str, Any]] = spark.sql(
-        f"SELECT run_id, rule, count(*) AS checked, count(detail) AS violated FROM ({_rows_of(job, window)}) GROUP BY run_id, rule"
-    ).toArrow().to_pylist()
-    return counted
+    queries = [f"SELECT run_id, rule, count(*) AS checked, count(detail) AS violated FROM ({_rows_of(job, window)}) GROUP BY run_id, rule"]
+    # What rules about bodies looked at is counted besides: their rows are violations, each checked already.
+    queries += [f"SELECT run_id, '{rule.id}' AS rule, checked, 0 AS violated FROM ({checked_query(rule)})" for rule in job if rule.counts]
+    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    of_bodies = {rule.id for rule in job if rule.counts}
+    for row in spark.sql(" UNION ALL ".join(queries)).toArrow().to_pylist():
+        row["checked"] *= row["violated"] == 0 or row["rule"] not in of_bodies
+        counts = sums.setdefault((row["run_id"], row["rule"]), {**row, "checked": 0, "violated": 0})
+        counts["checked"] += row["checked"]
+        counts["violated"] += row["violated"]
+    return list(sums.values())
+
+
+def checked_query(rule: Rule) -> str:
+    """SQL: how many bodies a rule looked at in each run, or part of a run."""
+    return f"SELECT part AS run_id, CAST(sum(decoded) AS BIGINT) AS checked FROM body_counts WHERE {rule.counts} GROUP BY part"
 
 
 def _violations(spark: SparkSession, job: Sequence[Rule], window: Window | None) -> dict[tuple[str, str], list[dict[str, Any]]]:

@@ -38,7 +38,7 @@ SELECT * EXCEPT (peer), {HOST} AS host
 FROM (
     SELECT run_id, node_id, process, conn_id, kind, client_id, client_sw, peer, dir, api_key, api_version, part, is_recent,
         count(*) AS frames, count_if(reason IS NOT NULL) AS undecoded, count_if(errors > 0) AS failed, count_if(bytes_left > 0) AS surplus,
-        count_if(flags & 1 <> 0) AS unanswered, count_if({PAIRED}) AS paired,
+        count_if(flags & 1 <> 0) AS unanswered, count_if(replica_id >= 0) AS follower_fetches, count_if({PAIRED}) AS paired,
         bit_xor(if({PAIRED}, xxhash64(if(dir = 0, seq, cause_seq)), NULL)) AS pairs,
         min(seq) AS first_seq, max(seq) AS last_seq, min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns
     FROM (SELECT *, :part AS part, :recent AS is_recent FROM headers)
@@ -46,7 +46,7 @@ FROM (
 )
 """How many frames there are of each kind on each connection: what sums up frames reads these few rows. `host` is the peer without its
 port; `unanswered` get no response; `pairs` is the same for requests as for their responses; `part` is the part of gold that the frames are
-in, null if they are not judged in this window."""
+in, null if they are not judged in this window; `follower_fetches` are those of brokers."""
 
 TRAFFIC = View(
     "traffic",

@@ -149,6 +149,8 @@ SELECT run_id, node_id, process, conn_id, seq, ts_ns,
     concat('what is ', replace(reason, '_', ' '), coalesce(concat(' (', err, ')'), '')) AS what
 FROM notable
 WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> {ApiKey.API_VERSIONS} AND reason = 'unknown_version')
+    -- A server may know more than the decoder.
+    AND NOT (reason IN ('unknown_key', 'unknown_version') AND is_told AND coalesce(api_version BETWEEN low AND high, false))
 UNION ALL
 SELECT run_id, node_id, process, conn_id, seq, ts_ns,
     if(low IS NULL, concat('<api ', api_key, '>, which is not advertised'), concat('<api ', api_key, '> in version ', api_version))
@@ -229,7 +231,7 @@ _LENGTH = Rows(
 _WHOLE = Rows(
     "traffic",
     """(dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
-        AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR bytes_left IS NOT NULL)""",
+        AND NOT coalesce(reason IN ('no_request', 'unknown_key', 'unknown_version'), false) AND (reason IS NOT NULL OR bytes_left IS NOT NULL)""",
     """CASE WHEN reason IS NOT NULL THEN concat('<api ', api_key, '> version ', api_version, ': ', replace(reason, '_', ' '),
             coalesce(concat(', ', err), ''))
         WHEN bytes_left <> 0 THEN concat('<api ', api_key, '> version ', api_version, ': ', bytes_left, ' bytes over')

@@ -1,22 +1,28 @@
 """Who the client of a connection is: a broker (or controller), or a client; and which requests are those of followers.
 
-A connection is that of a broker if its client id is one that only brokers have, or if it is a number, as controllers have and brokers
-that send requests to the controller, and a request on it is one that only brokers send. A client may imitate single requests of brokers,
-as `Admin.abortTransaction` does with WriteTxnMarkers: it stays a client.
+What a connection is decides, not what it calls itself. It is that of a broker if a request on it is one that only brokers send, or that of
+a follower, or if its software is that of Klamm's brokers. Until then a client id that brokers have counts, as long as all requests on it
+are such as brokers send too: a client with such an id that asks for metadata, or fetches as a consumer, is a client. A client may imitate
+single requests of brokers, as `Admin.abortTransaction` does with WriteTxnMarkers: it stays a client.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from klamm.protocol import messages
-from klamm.protocol.apis import ONLY_OF_BROKERS
+from klamm.protocol.apis import APIS, BROKER_SOFTWARE, ONLY_OF_BROKERS, ApiKey, SentBy
 from klamm.protocol.errors import RemoteProtocolError
 
 BROKER_NAMES = r"broker-[0-9]+-.*|AddPartitionsToTxnManager-[0-9]+"
-"""A regular expression: the client ids that only brokers have. Controllers, and brokers that send requests to the controller,
-have the broker's id, and a client may have a number too."""
+"""A regular expression: the client ids that brokers have. Controllers, and brokers that send requests to the controller, have the broker's
+id, and a client may have a number too."""
+
+UNNAMED = frozenset(key for key, api in APIS.items() if api.sent_by is SentBy.BOTH) | {
+    ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE,
+}
+"""Keys of the APIs that brokers and clients call: they do not tell who it is."""
 
 REPLICA_STATE_SINCE = 15
 """Version of Fetch since which the replica id is a tagged field."""
@@ -30,10 +36,14 @@ _REPLICA_STATE = b"\1\1\x0d"
 """One tagged field, number 1, with 13 bytes: replica id, broker epoch, and that no fields follow."""
 
 
-def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
-    """Whether a peer with this client id that sent requests of these APIs is a broker. Rules and report decide by this too."""
-    text = client_id or ""
-    return re.fullmatch(BROKER_NAMES, text) is not None or (text.isdecimal() and not ONLY_OF_BROKERS.isdisjoint(keys))
+def is_broker(client_ids: Iterable[str | None], keys: Collection[int], *, follows: bool = False, software: str | None = None) -> bool:
+    """Whether a connection with these client ids and requests of these APIs is that of a broker. `follows`: some request is that of a
+    follower; `software` is the name in its ApiVersions request. Rules and report decide by this too.
+    """
+    if follows or software == BROKER_SOFTWARE or not ONLY_OF_BROKERS.isdisjoint(keys):
+        return True
+    is_named = any(re.fullmatch(BROKER_NAMES, each or "") is not None for each in client_ids)
+    return is_named and ApiKey.FETCH not in keys and UNNAMED.issuperset(keys)
 
 
 def broker_of(client_id: str | None) -> int | None:
@@ -47,14 +57,16 @@ def broker_of(client_id: str | None) -> int | None:
 class Peer:
     """The client of one connection, by its client ids and the APIs of its requests."""
 
-    __slots__ = ("_client_ids", "_keys")
+    __slots__ = ("_client_ids", "_follows", "_keys")
 
     def __init__(self) -> None:
         self._client_ids: set[str | None] = set()
         self._keys: set[int] = set()
+        self._follows = False
 
-    def requested(self, client_id: str | None, key: int) -> None:
-        """It sent a request of this API."""
+    def requested(self, client_id: str | None, key: int, *, follows: bool = False) -> None:
+        """It sent a request of this API; `follows`: as a follower."""
+        self._follows = self._follows or follows
         if len(self._client_ids) < MAX_CLIENT_IDS:
             self._client_ids.add(client_id)
         self._keys.add(key)
@@ -62,7 +74,7 @@ class Peer:
     @property
     def is_broker(self) -> bool:
         """Whether it is a broker, as far as it has said."""
-        return any(is_broker(each, self._keys) for each in self._client_ids)
+        return is_broker(self._client_ids, self._keys, follows=self._follows)
 
 
 def replica_id_of(version: int, request: messages.FetchRequest) -> int:

@@ -7,7 +7,6 @@ from klamm.pipeline.rules.record import Rule, messages_of
 from klamm.pipeline.rules.transactions.calls import ADDITIONS, CHANGES, REFUSED
 from klamm.pipeline.rules.transactions.recoveries import T_06
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.exchanges.peers import BROKER_NAMES
 
 _OUTCOME = f"""
 WITH calls AS (
@@ -88,7 +87,8 @@ LEFT JOIN inside i ON i.run_id = m.run_id AND i.producer_id = m.producer_id AND 
 LEFT JOIN ends e ON e.run_id = m.run_id AND e.producer_id = m.producer_id AND e.producer_epoch = m.producer_epoch
 LEFT JOIN given g ON g.run_id = m.run_id AND g.node_id = m.node_id AND g.given_id = m.producer_id AND g.given_epoch = m.producer_epoch
 -- Administrators write markers too.
-WHERE m.client_id RLIKE '^({BROKER_NAMES})$' AND (p.producer_id IS NOT NULL OR n.producer_id IS NULL AND s.run_id IS NOT NULL)"""
+LEFT JOIN peers r ON r.run_id = m.run_id AND r.node_id = m.node_id AND r.process = m.process AND r.conn_id = m.conn_id
+WHERE coalesce(r.is_broker, m.dir = 2) AND (p.producer_id IS NOT NULL OR n.producer_id IS NULL AND s.run_id IS NOT NULL)"""
 
 _WRITTEN = "0, 35, 43"
 """Codes after which a partition needs no marker any more."""
@@ -251,7 +251,7 @@ RULES: tuple[Rule, ...] = (
         "T-01", "error", "A marker of a coordinator ends its transaction as the producer asked with EndTxn, or aborts it with the next "
         "epoch; and its partition was added to the transaction. In a run that created the transaction topic a coordinator gave the "
         "producer id.", "wire 13",
-        ("txn_markers", "txn_calls", "midway", "gappy", "journals", "rare_fields", "partition_state"), _OUTCOME,
+        ("txn_markers", "txn_calls", "midway", "gappy", "journals", "rare_fields", "partition_state", "peers"), _OUTCOME,
         about="txn_markers", needs=(messages_of(ApiKey.WRITE_TXN_MARKERS),), is_across=True,
     ),
     Rule(

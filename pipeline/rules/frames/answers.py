@@ -1,0 +1,136 @@
+"""Rules about responses that need more than one of them: leader epochs in Metadata, offsets by time, what was acknowledged, both ends."""
+
+from __future__ import annotations
+
+from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.rules.record import Rule, View, messages_of
+from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
+
+_EPOCHS = f"""
+SELECT run_id, node_id, conn_id, seq,
+    if(leader_epoch < before.leader_epoch, concat(topic, '-', partition, ': leader epoch ', leader_epoch, ' in Metadata after ',
+        before.leader_epoch), NULL) AS detail,
+    array(before.seq, seq) AS evidence
+FROM (
+    SELECT run_id, node_id, conn_id, seq, topic, partition, leader_epoch,
+        lag(struct(leader_epoch, seq)) OVER (PARTITION BY run_id, node_id, process, conn_id, topic_id, partition ORDER BY seq) AS before
+    FROM partition_state
+    WHERE api_key = {ApiKey.METADATA} AND dir = 1 AND topic_id IS NOT NULL AND leader_epoch >= 0)
+WHERE before IS NOT NULL"""
+
+_ONE_CLUSTER = """
+WITH told AS (
+    SELECT run_id, node_id, cluster_id, min(seq) AS seq FROM broker_state WHERE source = 'Metadata' AND dir = 1 AND cluster_id IS NOT NULL
+    GROUP BY run_id, node_id, cluster_id),
+first AS (SELECT run_id, min(struct(node_id, seq, cluster_id)) AS first FROM told GROUP BY run_id)
+SELECT t.run_id, t.node_id, CAST(NULL AS BIGINT) AS conn_id, t.seq,
+    if(t.cluster_id <> f.first.cluster_id, concat('cluster id ', t.cluster_id, ', and broker ', f.first.node_id, ' says ',
+        f.first.cluster_id), NULL) AS detail,
+    array(struct(f.first.node_id AS node_id, f.first.seq AS seq), struct(t.node_id AS node_id, t.seq AS seq)) AS evidence
+FROM told t JOIN first f ON f.run_id = t.run_id"""
+
+_BY_TIME = f"""
+WITH asked AS (
+    SELECT run_id, node_id, seq, t.name AS topic, t.partitionIndex AS partition, t.timestamp
+    FROM rare_fields LATERAL VIEW explode(times) AS t WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 0),
+told AS (
+    SELECT run_id, node_id, conn_id, seq, cause_seq, topic, p.partitionIndex AS partition, p.errorCode AS error, p.offset,
+        p.timestamp AS found
+    FROM (
+        SELECT run_id, node_id, conn_id, seq, cause_seq, t.name AS topic, t.partitions AS rows
+        FROM rare_fields LATERAL VIEW explode(listed) AS t WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 1)
+    LATERAL VIEW explode(rows) AS p)
+SELECT a.run_id, a.node_id, t.conn_id, t.seq,
+    CASE WHEN t.offset >= 0 AND t.found < a.timestamp
+            THEN concat(t.topic, '-', t.partition, ': offset ', t.offset, ' has time ', t.found, ', which is before ', a.timestamp)
+        WHEN t.offset < 0 AND t.found >= 0 THEN concat(t.topic, '-', t.partition, ': time ', t.found, ' without an offset')
+    END AS detail,
+    array(a.seq, t.seq) AS evidence
+FROM asked a JOIN told t ON t.run_id = a.run_id AND t.node_id = a.node_id AND t.cause_seq = a.seq AND t.topic = a.topic
+    AND t.partition = a.partition
+WHERE t.error = 0"""
+
+ACKNOWLEDGED = View(
+    "acknowledged",
+    ("fields", "log_changes", "gappy"),
+    f"""
+WITH asked AS (
+    SELECT run_id, node_id, process, seq FROM fields LEFT ANTI JOIN gappy USING (run_id, node_id)
+    LEFT ANTI JOIN (SELECT DISTINCT run_id FROM log_changes) USING (run_id)
+    WHERE api_key = {ApiKey.PRODUCE} AND dir = 0 AND acks = -1)
+SELECT run_id, node_id, process, seq, topic, r.index AS partition, r.baseOffset AS base_offset FROM (
+    SELECT a.run_id, a.node_id, q.process, a.seq, t.name AS topic, t.partitionResponses AS rows
+    FROM (SELECT * FROM fields LATERAL VIEW explode(offsets) AS t WHERE api_key = {ApiKey.PRODUCE} AND dir = 1) a
+    JOIN asked q ON q.run_id = a.run_id AND q.node_id = a.node_id AND q.seq = a.cause_seq)
+LATERAL VIEW explode(rows) AS r WHERE r.errorCode = 0 AND r.baseOffset >= 0""",
+    needs=(messages_of(ApiKey.PRODUCE),),
+)
+"""Batches that were acknowledged by all in-sync replicas, of runs without the frames of a controller: rule L-03 judges the others."""
+
+_READABLE = f"""
+WITH asked AS (
+    SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, a.answer_seq, a.topic, a.p.partitionIndex AS partition, a.p.offset
+    FROM (SELECT * FROM rare_fields WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 0 AND latest IS NOT NULL) q
+    JOIN (
+        SELECT * FROM (
+            SELECT run_id, node_id, cause_seq, seq AS answer_seq, t.name AS topic, t.partitions AS rows
+            FROM rare_fields LATERAL VIEW explode(listed) AS t WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 1)
+        LATERAL VIEW explode(rows) AS p) a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
+    WHERE a.p.errorCode = 0 AND a.p.offset >= 0 AND array_contains(q.latest, concat(a.topic, '-', a.p.partitionIndex))),
+deleted AS (
+    SELECT run_id, explode(names) AS topic FROM rare_fields WHERE api_key = {ApiKey.DELETE_TOPICS} AND dir = 0 AND names IS NOT NULL),
+unsure AS (
+    SELECT DISTINCT run_id FROM rare_fields WHERE api_key = {ApiKey.DELETE_TOPICS} AND dir = 0 AND (names IS NULL OR api_version >= 6)),
+before AS (
+    SELECT l.run_id, l.node_id, l.conn_id, l.seq, l.answer_seq, l.topic, l.partition, l.offset, max(struct(k.base_offset, k.seq)) AS last
+    FROM asked l JOIN acknowledged k ON k.run_id = l.run_id AND k.node_id = l.node_id AND k.process = l.process AND k.topic = l.topic
+        AND k.partition = l.partition AND k.seq < l.seq
+    WHERE NOT EXISTS (SELECT 1 FROM deleted d WHERE d.run_id = l.run_id AND d.topic = l.topic)
+    GROUP BY ALL)
+SELECT run_id, node_id, conn_id, answer_seq AS seq,
+    if(offset <= last.base_offset, concat(topic, '-', partition, ': ListOffsets says that the partition ends at ', offset, ', and offset ',
+        last.base_offset, ' was acknowledged by all'), NULL) AS detail,
+    array(last.seq, seq, answer_seq) AS evidence
+FROM before"""
+
+_BOTH_ENDS = f"""
+WITH journaled AS (SELECT run_id, node_id FROM ends LEFT ANTI JOIN gappy USING (run_id, node_id) GROUP BY run_id, node_id),
+sent AS (
+    SELECT q.run_id, q.node_id, q.conn_id, q.seq, q.peer_id, q.client_id, q.api_key, q.correlation_id, q.length_prefix, a.seq AS answer_seq
+    FROM (SELECT * FROM headers WHERE dir = 2 AND peer_id IS NOT NULL AND flags & 8 = 0 AND api_key NOT IN ({keys(OF_CONTROLLERS)})) q
+    JOIN headers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq AND a.dir = 3
+    JOIN journaled j ON j.run_id = q.run_id AND j.node_id = q.peer_id),
+got AS (
+    SELECT DISTINCT run_id, node_id, client_id, api_key, correlation_id, length_prefix, true AS is_there FROM headers WHERE dir = 0)
+SELECT s.run_id, s.node_id, s.conn_id, s.seq,
+    if(g.is_there IS NULL, concat('<api ', s.api_key, '> of ', s.length_prefix, ' bytes was sent to broker ', s.peer_id,
+        ' and answered, and is not in its journal'), NULL) AS detail,
+    array(s.seq, s.answer_seq) AS evidence
+FROM sent s LEFT JOIN got g ON g.run_id = s.run_id AND g.node_id = s.peer_id AND g.client_id <=> s.client_id AND g.api_key = s.api_key
+    AND g.correlation_id = s.correlation_id AND g.length_prefix = s.length_prefix"""
+
+VIEWS = (ACKNOWLEDGED,)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "M-04", "error", "The leader epoch of a partition never falls from one Metadata response to the next on a connection.",
+        "KIP-320", ("partition_state",), _EPOCHS, about="partition_state", needs=(messages_of(ApiKey.METADATA),),
+    ),
+    Rule(
+        "M-07", "error", "All brokers of a run name one cluster id in Metadata.", "KIP-78", ("broker_state",), _ONE_CLUSTER,
+        about="broker_state", needs=(messages_of(ApiKey.METADATA),), is_across=True,
+    ),
+    Rule(
+        "O-03", "error", "The record that ListOffsets finds for a time is not older than that time.", "KIP-79", ("rare_fields",), _BY_TIME,
+        needs=(messages_of(ApiKey.LIST_OFFSETS),),
+    ),
+    Rule(
+        "L-04", "error", "What was acknowledged by all in-sync replicas stays: the end of the partition in ListOffsets is behind it. Topics "
+        "that are deleted in the run are not judged.", "KIP-207", ("acknowledged", "rare_fields"), _READABLE, about="acknowledged",
+        needs=(messages_of(ApiKey.LIST_OFFSETS),),
+    ),
+    Rule(
+        "W-13", "error", "A request between brokers that was answered is in the journal of the broker that got it, with the same length.",
+        "wire 1", ("headers", "ends", "gappy"), _BOTH_ENDS,
+    ),
+)

@@ -1,0 +1,129 @@
+"""Rules `K` about the requests of clients that need more than one frame: versions, metadata, leader epochs, features."""
+
+from __future__ import annotations
+
+from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.rules.record import Rows, Rule, View, messages_of
+from klamm.pipeline.rules.traffic import CONNECTION, RANGE, TOLD
+from klamm.protocol.apis import ONLY_OF_BROKERS, ApiKey
+
+STORM = 100
+"""Metadata requests of one client to one broker in one second."""
+
+TRANSACTIONS_2 = f"api_key IN ({ApiKey.END_TXN}, {ApiKey.TXN_OFFSET_COMMIT}) AND api_version >= 5"
+"""Requests of the second version of transactions (KIP-890)."""
+
+_OF_CLIENTS = f"dir = 0 AND flags & 8 = 0 AND api_key NOT IN ({keys(sorted(ONLY_OF_BROKERS))})"
+
+_DECODES = Rows(
+    "traffic", f"{_OF_CLIENTS} AND flags & 2 = 0 AND NOT reason <=> 'unknown_version'",
+    """if(reason IN ('truncated', 'malformed', 'bad_length'),
+        concat('<api ', api_key, '> version ', api_version, ' of client ', coalesce(client_id, ''), ': ', coalesce(err, reason)), NULL)""",
+    "array(seq)",
+)
+
+_SURPLUS = Rows(
+    "traffic", f"{_OF_CLIENTS} AND bytes_left IS NOT NULL AND reason IS NULL",
+    """if(bytes_left > 0, concat('<api ', api_key, '> version ', api_version, ' of client ', coalesce(client_id, ''), ': ', bytes_left,
+        ' bytes over'), NULL)""",
+    "array(seq)",
+)
+
+NEGOTIATED = View(
+    "negotiated",
+    ("headers",),
+    f"""
+SELECT {", ".join(CONNECTION)}, min(seq) AS told_seq FROM headers
+WHERE api_key = {ApiKey.API_VERSIONS} AND dir = 1 AND error_code = 0 GROUP BY {", ".join(CONNECTION)}""",
+)
+"""The connections on which a broker said which versions it has, and since when."""
+
+_ADVERTISED = f"""
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN low IS NULL THEN concat('client ', coalesce(client_id, ''), ' sends <api ', api_key, '>, which is not advertised')
+        WHEN api_version NOT BETWEEN low AND high
+            THEN concat('client ', coalesce(client_id, ''), ' sends version ', api_version, ' of <api ', api_key, '>, advertised are ', low,
+                ' to ', high)
+    END AS detail,
+    array(told_seq, seq) AS evidence
+FROM (
+    SELECT * FROM traffic JOIN negotiated USING ({", ".join(CONNECTION)})
+    WHERE {_OF_CLIENTS} AND api_key <> {ApiKey.API_VERSIONS} AND seq > told_seq)
+{TOLD.sql} {RANGE.sql}
+WHERE told_run IS NOT NULL"""
+
+_METADATA_STORM = f"""
+SELECT t.run_id, t.node_id, CAST(NULL AS BIGINT) AS conn_id, max(t.seq) AS seq,
+    if(count(*) > {STORM}, concat('client ', coalesce(t.client_id, ''), ' asks for metadata ', count(*), ' times in one second'), NULL)
+        AS detail,
+    array(min(t.seq), max(t.seq)) AS evidence
+FROM rare_traffic t
+JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host
+WHERE t.dir = 0 AND t.api_key = {ApiKey.METADATA}
+GROUP BY t.run_id, t.node_id, t.client_id, c.host, t.ts_ns DIV 1000000000"""
+
+COMMITTED_EPOCHS = View(
+    "committed_epochs",
+    ("rare_fields",),
+    f"""
+SELECT run_id, node_id, conn_id, seq, ts_ns, client_id, topic, p.partitionIndex AS partition, p.committedLeaderEpoch AS leader_epoch
+FROM (
+    SELECT run_id, node_id, conn_id, seq, ts_ns, client_id, t.name AS topic, t.partitions AS rows
+    FROM rare_fields LATERAL VIEW explode(committed) AS t
+    WHERE dir = 0 AND api_key IN ({ApiKey.OFFSET_COMMIT}, {ApiKey.TXN_OFFSET_COMMIT}))
+LATERAL VIEW explode(rows) AS p WHERE p.committedLeaderEpoch >= 0""",
+    needs=(messages_of(ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT),),
+)
+"""The partitions whose offsets were committed with a leader epoch."""
+
+_COMMITTED = """
+WITH known AS (
+    SELECT run_id, topic, partition, max(leader_epoch) AS highest, max_by(struct(node_id, seq, ts_ns), ts_ns) AS last
+    FROM partition_state WHERE leader_epoch IS NOT NULL AND topic IS NOT NULL GROUP BY run_id, topic, partition)
+SELECT c.run_id, c.node_id, c.conn_id, c.seq,
+    if(c.leader_epoch > k.highest, concat('client ', coalesce(c.client_id, ''), ' commits ', c.topic, '-', c.partition, ' with leader epoch ',
+        c.leader_epoch, ', and the highest one is ', k.highest), NULL) AS detail,
+    array(struct(c.node_id AS node_id, c.seq AS seq), struct(k.last.node_id AS node_id, k.last.seq AS seq)) AS evidence
+FROM committed_epochs c JOIN known k ON k.run_id = c.run_id AND k.topic = c.topic AND k.partition = c.partition
+WHERE k.last.ts_ns > c.ts_ns"""
+
+_FEATURES = f"""
+WITH told AS (
+    SELECT run_id, node_id, process, max(seq) AS told_seq,
+        max(coalesce(try_element_at(filter(features, f -> f.name = 'transaction.version'), 1).level, 0)) AS level
+    FROM fields WHERE api_key = {ApiKey.API_VERSIONS} AND dir = 1 AND error_code = 0 AND api_version >= 3
+    GROUP BY run_id, node_id, process)
+SELECT t.run_id, t.node_id, t.conn_id, t.seq,
+    if(k.level < 2, concat('client ', coalesce(t.client_id, ''), ' sends version ', t.api_version, ' of <api ', t.api_key,
+        '>, and transaction.version is ', k.level), NULL) AS detail,
+    array(k.told_seq, t.seq) AS evidence
+FROM rare_traffic t JOIN told k ON k.run_id = t.run_id AND k.node_id = t.node_id AND k.process = t.process
+WHERE t.dir = 0 AND {TRANSACTIONS_2}"""
+
+VIEWS = (NEGOTIATED, COMMITTED_EPOCHS)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "K-01", "warn", "A request of a client decodes: nothing is null that must not be, and nothing is cut short.", "wire 3",
+        rows=_DECODES,
+    ),
+    Rule(
+        "K-02", "warn", "After ApiVersions a client sends only APIs and versions that the broker advertised.", "KIP-35",
+        ("traffic", "negotiated", "ranges"), _ADVERTISED, about="negotiated", needs=(messages_of(ApiKey.API_VERSIONS),),
+    ),
+    Rule("K-03", "warn", "A request of a client has no bytes behind its body.", "wire 3", rows=_SURPLUS),
+    Rule(
+        "K-08", "warn", f"A client asks a broker for metadata at most {STORM} times in a second.", "advice", ("rare_traffic", "clients"),
+        _METADATA_STORM, needs=(messages_of(ApiKey.METADATA),),
+    ),
+    Rule(
+        "K-09", "warn", "The leader epoch of a committed offset is not above all that the partition ever had.", "KIP-320",
+        ("committed_epochs", "partition_state"), _COMMITTED, about="committed_epochs", is_across=True,
+        needs=(messages_of(ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT),),
+    ),
+    Rule(
+        "K-12", "warn", "A client uses version 5 and later of EndTxn and TxnOffsetCommit only if transaction.version is 2 or more.",
+        "KIP-890", ("rare_traffic", "fields"), _FEATURES,
+        needs=(messages_of(ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT),),
+    ),
+)

@@ -1,0 +1,48 @@
+"""Which connections are those of brokers and controllers, and which of clients: `klamm.protocol.exchanges.peers` in SQL."""
+
+from __future__ import annotations
+
+from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.rules.record import View
+from klamm.protocol.apis import BROKER_SOFTWARE, ONLY_OF_BROKERS, ApiKey
+from klamm.protocol.exchanges.peers import BROKER_NAMES, UNNAMED
+
+PEERS = View(
+    "peers",
+    ("frame_counts",),
+    f"""
+SELECT run_id, node_id, process, conn_id,
+    coalesce(bool_or(api_key IN ({keys(sorted(ONLY_OF_BROKERS))})), false) OR coalesce(bool_or(follower_fetches > 0), false)
+    OR coalesce(bool_or(client_sw LIKE '{BROKER_SOFTWARE}/%'), false)
+    OR coalesce(bool_or(client_id RLIKE '^({BROKER_NAMES})$'), false)
+        AND coalesce(bool_and(api_key IN ({keys(sorted(UNNAMED))}) AND (api_key <> {ApiKey.FETCH} OR follower_fetches > 0)), true)
+        AS is_broker
+FROM frame_counts WHERE dir = 0 GROUP BY run_id, node_id, process, conn_id""",
+)
+"""The connections that brokers accepted, and whether their other end is a broker or a controller."""
+
+BODY_COUNTS = View(
+    "body_counts",
+    ("frame_counts", "peers"),
+    """
+SELECT f.part, f.dir, f.api_key, coalesce(p.is_broker, false) AS is_broker, CAST(sum(f.frames - f.undecoded) AS BIGINT) AS decoded
+FROM frame_counts f
+LEFT JOIN peers p ON p.run_id = f.run_id AND p.node_id = f.node_id AND p.process = f.process AND p.conn_id = f.conn_id
+WHERE f.dir IN (0, 1) AND f.part IS NOT NULL GROUP BY ALL""",
+)
+"""How many frames decode, by part of gold, direction, API and kind of peer."""
+
+FLAWS = View(
+    "flaws",
+    ("fields", "peers"),
+    """
+SELECT f.run_id, f.node_id, f.process, f.conn_id, f.seq, f.dir, f.cause_seq, f.client_id, f.flaw.rule AS rule, f.flaw.detail AS detail,
+    coalesce(p.is_broker, false) AS is_broker
+FROM (
+    SELECT run_id, node_id, process, conn_id, seq, dir, cause_seq, client_id, flaw
+    FROM fields LATERAL VIEW explode(flaws) AS flaw WHERE dir IN (0, 1)) f
+LEFT JOIN peers p ON p.run_id = f.run_id AND p.node_id = f.node_id AND p.process = f.process AND p.conn_id = f.conn_id""",
+)
+"""What single bodies show to be wrong (`pipeline/decode/flaws`)."""
+
+VIEWS = (PEERS, BODY_COUNTS, FLAWS)
