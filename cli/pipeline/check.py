@@ -91,6 +91,7 @@ def _as_json(checked: Checked) -> dict[str, Any]:
         ],
         "stats": [stat._asdict() for stat in checked.judgement.stats],
         "not_exercised": checked.not_exercised(),
+        "not_applicable": checked.not_applicable(),
         "missing": [each._asdict() for each in checked.missing],
         "torn": [each._asdict() for each in checked.torn],
         "quarantined": checked.quarantined,
@@ -110,12 +111,9 @@ def _lines(checked: Checked, *, quick: bool) -> list[str]:
             lines += [f"    {line}" for line in checked.evidence(verdict)]
         if stat.violated > SHOWN:
             lines.append(f"  … and {stat.violated - SHOWN} more{'' if quick else f': gold/verdicts has the first {len(verdicts)}'}")
-    silent = checked.not_exercised()
-    if silent:
-        lines.append(f"not exercised: {', '.join(silent)}")
+    lines += checked.lines_of_others()
     errors, warnings = checked.violations("error"), checked.violations("warn")
-    judged = len(checked.rules) - len(silent)
-    exercised = f"{judged} of {counted(len(checked.rules), 'rule')} exercised in {counted(len(checked.runs), 'run')}"
+    exercised = f"{checked.exercised()} of {counted(len(checked.rules), 'rule')} exercised in {counted(len(checked.runs), 'run')}"
     lines.append(f"{exercised}: {counted(errors, 'error')}, {counted(warnings, 'warning')}{_incomplete(checked)}")
     return lines
 

@@ -333,6 +333,7 @@ RULE_STATS = Table("gold", "rule_stats", (
     Column("rule", "string", False, ""),
     Column("checked", "int64", False, "how often the rule had something to judge; 0: not exercised"),
     Column("violated", "int64", False, ""),
+    Column("lacks", "string", False, "what the journals do not show and the rule needs: it is not applicable; else empty"),
     WINDOW,
 ), "how often a rule was checked in a run")
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.frames.inputs import SEEN_INPUTS, lacking, seen_of
 from klamm.pipeline.rules.judgement_plan import needed
 from klamm.pipeline.rules.record import JUDGED_SCHEMA, Need, Rule
 from klamm.pipeline.rules.runner import KEPT, Judgement, Reader, Stat, verdict
@@ -55,12 +56,17 @@ def judge(
     contents = TableContents(database) if contents is None else contents
     parts = [part for rule in judging for part in rule.parts]
     exercised = [rule for rule in parts if not contents.lacks(rule.needs) and not contents.lacks(_needs_of(rule.about))]
-    views = Views(database, [*(other.inputs for other in others), *(rule.reads for rule in exercised)])
+    views = Views(database, [(SEEN_INPUTS.name,), *(other.inputs for other in others), *(rule.reads for rule in exercised)])
+    views.make([SEEN_INPUTS.name])
+    seen = seen_of(database.execute(f"SELECT run_id, input FROM {SEEN_INPUTS.name}").fetchall())
     for other in others:
         views.make(other.inputs)
         other.work()
         views.release(other.inputs)
     for rule in exercised:
+        if all(lacking(rule.id, seen.get(run, frozenset())) for run in runs):
+            views.release(rule.reads)
+            continue
         views.make(rule.reads)
         if rule.counts:
             counted = database.execute(translations().of(runner.checked_query(rule))).fetchall()
@@ -68,7 +74,7 @@ def judge(
         if not rule.about or database.execute(f"SELECT 1 FROM {rule.about} LIMIT 1").fetchall():
             judged.append(_judged(database, rule))
         views.release(rule.reads)
-    return runner.together(judged)
+    return runner.applicable(runner.together(judged), seen)
 
 
 def _needs_of(name: str) -> tuple[Need, ...]:

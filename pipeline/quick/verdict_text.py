@@ -35,6 +35,7 @@ def _lines(checked: Checked) -> list[str]:
             lines.append(f"  broker {verdict.node_id}, seq {verdict.seq}: {verdict.detail}")
             lines += [f"    {line}" for line in checked.evidence(verdict)]
         lines += [f"  … and {violated - SHOWN} more"] if violated > SHOWN else []
-    judged = len(checked.rules) - len(checked.not_exercised())
+    absent = len(checked.not_applicable())
+    judged = f"{checked.exercised()} of {len(checked.rules)} rules exercised" + (f", {absent} not applicable" if absent else "")
     errors, warnings = checked.violations("error"), checked.violations("warn")
-    return [*checked.notes, *lines, f"{judged} of {len(checked.rules)} rules exercised, {errors} errors, {warnings} warnings"]
+    return [*checked.notes, *lines, f"{judged}, {errors} errors, {warnings} warnings"]

@@ -63,6 +63,8 @@ class RuleResult(NamedTuple):
     violated: int
     violations: list[Row]
     """The first ones of VERDICTS."""
+    lacks: str = ""
+    """What the journals do not show and the rule needs; empty if it is applicable."""
 
 
 class Simulation(NamedTuple):
@@ -383,9 +385,13 @@ def _rules(tables: RunTables) -> list[RuleResult]:
         if len(of_rule) < VIOLATIONS:
             of_rule.append(row)
     sums: dict[str, Counter[str]] = {}
-    for row in tables.read(RULE_STATS, ("rule", "checked", "violated")).to_pylist():
+    lacks: dict[str, str] = {}
+    for row in tables.read(RULE_STATS, ("rule", "checked", "violated", "lacks")).to_pylist():
         sums.setdefault(row["rule"], Counter()).update(checked=row["checked"], violated=row["violated"])
-    return [RuleResult(rule, sums[rule]["checked"], sums[rule]["violated"], violations.get(rule, [])) for rule in sorted(sums)]
+        lacks[row["rule"]] = row["lacks"] and lacks.get(row["rule"], row["lacks"])
+    return [
+        RuleResult(rule, sums[rule]["checked"], sums[rule]["violated"], violations.get(rule, []), lacks[rule]) for rule in sorted(sums)
+    ]
 
 
 def _simulation(lake: Path) -> Simulation | None:

@@ -152,7 +152,9 @@ def _sections(
 
 
 def status(result: RuleResult, severity: str) -> str:
-    """A rule that nothing exercised did not hold and did not fail."""
+    """A rule that is not applicable or that nothing exercised did not hold and did not fail."""
+    if result.lacks:
+        return "not applicable"
     if result.checked == 0:
         return "not exercised"
     if result.violated == 0:
@@ -166,7 +168,7 @@ def anchor(place: Place) -> str:
 
 
 def _head(facts: Facts, rules: Mapping[str, RuleText]) -> str:
-    counts = {"holds": 0, "violated": 0, "warning": 0, "not exercised": 0}
+    counts = {"holds": 0, "violated": 0, "warning": 0, "not exercised": 0, "not applicable": 0}
     for result in facts.rules:
         counts[status(result, _severity(rules, result.rule))] += 1
     seconds = (facts.end_ms - facts.begin_ms) / 1000
@@ -225,13 +227,14 @@ def _rules(results: Sequence[RuleResult], rules: Mapping[str, RuleText]) -> str:
     """Those that are violated, with what violates them; the others are folded, a line each."""
     if not results:
         return _none("No rule was checked: `klamm pipeline check` does that.")
-    order = {"violated": 0, "warning": 1, "holds": 2, "not exercised": 3}
+    order = {"violated": 0, "warning": 1, "holds": 2, "not exercised": 3, "not applicable": 4}
     shown: list[str] = []
     folded: list[str] = []
     for result in sorted(results, key=lambda one: (order[status(one, _severity(rules, one.rule))], one.rule)):
         text = rules.get(result.rule, RuleText("error", "", ""))
         name = status(result, text.severity)
         counts = f"{result.checked:,} checked, {result.violated:,} violated" if result.checked else ""
+        counts = f"without {result.lacks}" if result.lacks else counts
         said = f'{escape(text.statement)} <span class="dim">{escape(text.source)}</span>'
         line = f'<b>{escape(result.rule)}</b> {_chip(name, name)} <span class="dim">{counts}</span>'
         links = "".join(_violation(violation) for violation in result.violations)

@@ -69,9 +69,27 @@ class Checked:
         return next(stat for stat in self.judgement.stats if (stat.run_id, stat.rule) == (run, rule))
 
     def not_exercised(self) -> list[str]:
-        """Rules that had nothing to look at in any run."""
+        """Rules that are applicable and had nothing to look at in any run."""
         exercised = {stat.rule for stat in self.judgement.stats if stat.checked > 0}
-        return [rule for rule in self.rules if rule not in exercised]
+        return [rule for rule in self.rules if rule not in exercised and rule not in self.not_applicable()]
+
+    def not_applicable(self) -> dict[str, str]:
+        """Rules that no run has enough for → what is lacking."""
+        able = {stat.rule for stat in self.judgement.stats if not stat.lacks}
+        return {stat.rule: stat.lacks for stat in self.judgement.stats if stat.rule not in able}
+
+    def exercised(self) -> int:
+        """Number of rules that had something to look at in some run."""
+        return len(self.rules) - len(self.not_exercised()) - len(self.not_applicable())
+
+    def lines_of_others(self) -> list[str]:
+        """A line of the rules that were not exercised, and of those that are not applicable for each reason."""
+        silent = self.not_exercised()
+        by_reason: dict[str, list[str]] = {}
+        for rule, lacks in self.not_applicable().items():
+            by_reason.setdefault(lacks, []).append(rule)
+        named = [f"not exercised: {', '.join(silent)}"] if silent else []
+        return named + [f"not applicable without {lacks}: {', '.join(rules)}" for lacks, rules in sorted(by_reason.items())]
 
     def violations(self, severity: str | None = None) -> int:
         """The number of violations, of one severity or of all."""

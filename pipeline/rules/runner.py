@@ -9,16 +9,17 @@ something did, a second query names the first `KEPT` violations of each rule and
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.lake import tables
-from klamm.pipeline.lake.windows import Window, filled, windows
+from klamm.pipeline.lake.windows import FINAL, Window, filled, windows
 from klamm.pipeline.rules.contents import Contents
+from klamm.pipeline.rules.frames.inputs import SEEN_INPUTS, Seen, lacking, seen_of
 from klamm.pipeline.rules.judgement_plan import in_order, needed, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View, with_names
 from klamm.pipeline.spark.session import with_settings
@@ -33,8 +34,11 @@ KEPT = 1000
 JOBS_AT_ONCE = 3
 """One more than a small machine has cores, because some jobs wait for Python's workers."""
 
+INPUTS_READ = {"headers", "events"}
+"""The views of silver that say which inputs a run has."""
+
 FAMILIES = (
-    "traffic", "frames.peers", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "logs.calls",
+    "traffic", "frames.peers", "frames.inputs", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "logs.calls",
     "logs.rules", "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients", "frames.bodies",
     "frames.clients", "frames.fetches", "frames.producers", "frames.answers",
 )
@@ -69,6 +73,8 @@ class Stat(NamedTuple):
     rule: str
     checked: int
     violated: int
+    lacks: str = ""
+    """What the journals do not show and the rule needs, in words: it is not applicable. Empty if it is."""
 
 
 class Reader(NamedTuple):
@@ -145,7 +151,7 @@ def judge_lake(
     With `window` the one run is judged within it, and the judgement has the names of its parts in place of the run.
     """
     judging = list(rules().values() if chosen is None else chosen)
-    empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)), window)
+    empty = tables.views(spark, lake, runs, (read_by(judging) | INPUTS_READ).union(*(reader.inputs for reader in readers)), window)
     names = runs if window is None else [part.name for part in window.parts]
     contents = Contents(lake, runs, empty, window=window)
     partitions = max(int(spark.conf.get(SHUFFLE_PARTITIONS) or 0), contents.partitions())
@@ -183,6 +189,8 @@ def judge(
     known = views(window)
     none = set() if contents is None else _without_rows(known, contents)
     jobs = _jobs([part for rule in judging if contents is None or not contents.lacks(rule.needs) for part in rule.parts])
+    seen: list[tuple[str, str]] = []
+    others = [*others, Reader((SEEN_INPUTS.name,), lambda: seen.extend(map(tuple, spark.table(SEEN_INPUTS.name).collect())))]
     inputs = [{name for rule in job for name in rule.reads} for job in jobs] + [set(other.inputs) for other in others]
     graph: dict[str | int, Collection[str]] = dict(enumerate(inputs))
     graph.update(needed(known, {name for names in graph.values() for name in names}))
@@ -200,20 +208,30 @@ def judge(
         end_step()
 
     in_order(graph, work, JOBS_AT_ONCE)
-    return together(judged)
+    return applicable(together(judged), seen_of(seen))
+
+
+def applicable(judged: Judgement, seen: Seen) -> Judgement:
+    """A judgement without the verdicts of rules for which a run lacks something, which its counts say instead."""
+    by_run = functools.cache(lambda run: seen.get(run.removesuffix(FINAL), frozenset()))
+    stats = [
+        Stat(one.run_id, one.rule, 0, 0, lacks) if (lacks := lacking(one.rule, by_run(one.run_id))) else one for one in judged.stats
+    ]
+    verdicts = [one for one in judged.verdicts if not lacking(one.rule, by_run(one.run_id))]
+    return Judgement(stats, verdicts)
 
 
 def together(judged: Iterable[Judgement]) -> Judgement:
     """One judgement of several: the counts of a rule in a run are summed up."""
-    counts: Counter[tuple[str, str, str]] = Counter()
+    sums: dict[tuple[str, str], Stat] = {}
     verdicts: list[Verdict] = []
     for one in judged:
         verdicts += one.verdicts
-        for run, rule, checked, violated in one.stats:
-            counts[run, rule, "checked"] += checked
-            counts[run, rule, "violated"] += violated
-    names = {(run, rule) for run, rule, _ in counts}
-    return in_order_of_place((Stat(*name, counts[*name, "checked"], counts[*name, "violated"]) for name in names), verdicts)
+        for stat in one.stats:
+            before = sums.get(stat[:2], stat._replace(checked=0, violated=0))
+            lacks = stat.lacks and before.lacks  # what was applicable in a part of a run is applicable
+            sums[stat[:2]] = Stat(*stat[:2], before.checked + stat.checked, before.violated + stat.violated, lacks)
+    return in_order_of_place(sums.values(), verdicts)
 
 
 def in_order_of_place(stats: Iterable[Stat], verdicts: Iterable[Verdict]) -> Judgement:

@@ -78,14 +78,12 @@ def _partitions(name: Any, rows: Sequence[Any], live: set[int]) -> Iterator[Flaw
 def _brokers(body: Body) -> Iterator[Flaw]:
     """M-05."""
     rows = body.get("brokers") or ()
-    ids = {"nodeId": "nodeId", "brokerId": "brokerId"}.get("nodeId" if rows and "nodeId" in rows[0] else "brokerId", "")
+    ids = "nodeId" if rows and "nodeId" in rows[0] else "brokerId"
     for row in rows:
         if not row["host"] or row["port"] not in _PORTS or row[ids] < 0:
             yield "M-05", f"broker {row[ids]} is at {row['host']}:{row['port']}"
     for one in repeated(row[ids] for row in rows):
         yield "M-05", f"broker {one} is named twice"
-    for host, port in repeated((row["host"], row["port"]) for row in rows):
-        yield "M-05", f"two brokers are at {host}:{port}"
 
 
 def described_cluster(version: int, body: Body) -> Iterator[Flaw]:

@@ -99,7 +99,10 @@ sent AS (
     SELECT q.run_id, q.node_id, q.conn_id, q.seq, q.peer_id, q.client_id, q.api_key, q.correlation_id, q.length_prefix, a.seq AS answer_seq
     FROM (SELECT * FROM headers WHERE dir = 2 AND peer_id IS NOT NULL AND flags & 8 = 0 AND api_key NOT IN ({keys(OF_CONTROLLERS)})) q
     JOIN headers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq AND a.dir = 3
-    JOIN journaled j ON j.run_id = q.run_id AND j.node_id = q.peer_id),
+    JOIN journaled j ON j.run_id = q.run_id AND j.node_id = q.peer_id
+    -- What a broker does not journal at all is not missing.
+    JOIN (SELECT DISTINCT run_id, node_id, client_id, api_key FROM headers WHERE dir = 0) k
+        ON k.run_id = q.run_id AND k.node_id = q.peer_id AND k.client_id = q.client_id AND k.api_key = q.api_key),
 got AS (
     SELECT DISTINCT run_id, node_id, client_id, api_key, correlation_id, length_prefix, true AS is_there FROM headers WHERE dir = 0)
 SELECT s.run_id, s.node_id, s.conn_id, s.seq,

@@ -71,7 +71,7 @@ RULES: tuple[Rule, ...] = (
         "M-03", "error", "The partitions of a topic in Metadata are numbered from 0 without a gap.", "controller 15", 1, ApiKey.METADATA,
     ),
     of_bodies(
-        "M-05", "error", "A broker in Metadata and DescribeCluster has an id, a host and a port of its own, and is named once.",
+        "M-05", "error", "A broker in Metadata and DescribeCluster has an id, a host and a port, and is named once.",
         "controller 15", 1, ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER,
     ),
     of_bodies(

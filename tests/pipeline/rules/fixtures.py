@@ -90,8 +90,9 @@ FIXTURES: dict[str, Fixture] = {}
 
 def all_fixtures() -> dict[str, Fixture]:
     """`FIXTURES`, when all modules are imported, in one order whatever was imported first: each process of a run has the same tests."""
-    for file in Path(__file__).parent.glob("fixtures_*.py"):
-        importlib.import_module(f"klamm.tests.pipeline.rules.{file.stem}")
+    folder = Path(__file__).parent
+    for file in folder.rglob("fixtures_*.py"):
+        importlib.import_module(".".join(("klamm.tests.pipeline.rules", *file.relative_to(folder).with_suffix("").parts)))
     ordered = sorted(FIXTURES.items())
     FIXTURES.clear()
     FIXTURES.update(ordered)

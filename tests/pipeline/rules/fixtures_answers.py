@@ -5,10 +5,12 @@ from __future__ import annotations
 from klamm.journal.columns import Direction
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.records.record import Record, encode_batch
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good
 from klamm.tests.pipeline.rules.fixtures_wire import broker
 
 ID = bytes(range(16))
+BATCH = encode_batch([Record(0, 1, None, b"a")])
 
 
 def shown(*names: str | None, topic_id: bytes = bytes(16)) -> messages.MetadataResponse:
@@ -36,7 +38,7 @@ def deleted(*names: str) -> messages.DeleteTopicsResponse:
 def produce(*partitions: int) -> messages.ProduceRequest:
     """A request to append to partitions of `t`."""
     data = messages.ProduceRequest.PartitionProduceData
-    topic = messages.ProduceRequest.TopicProduceData("t", [data(partition, b"") for partition in partitions])
+    topic = messages.ProduceRequest.TopicProduceData("t", [data(partition, BATCH) for partition in partitions])
     return messages.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
 
 
@@ -61,7 +63,7 @@ def stopped(*partitions: int, error: int = 0) -> messages.StopReplicaResponse:
     return messages.StopReplicaResponse(error, [answer(topic_name="t", partition_index=partition) for partition in partitions])
 
 
-@good("W-11")
+@good("W-11", also=["M-06"])
 def answers_name_what_was_named(run: Run) -> None:
     journal = broker(run)
     journal.event("controller_elected", controller_epoch=1)
@@ -113,7 +115,7 @@ def ids_that_a_version_does_not_take_are_answered_without_names(run: Run) -> Non
     journal.response(1, seq, messages.MetadataResponse(cluster_id=None, controller_id=-1, topics=refused))
 
 
-@bad("W-11")
+@bad("W-11", also=["M-06"])
 def answers_name_too_little_and_too_much(run: Run) -> list[int]:
     journal = broker(run)
     journal.event("controller_elected", controller_epoch=1)
@@ -153,7 +155,7 @@ def elections_are_answered_for_all_that_are_named(run: Run) -> None:
     _elected(run, 0, 1, 0, answered=(1, 0))
 
 
-@good("W-11", also=["C-11"])
+@good("W-11", also=["C-11", "M-06"])
 def elections_of_all_partitions_name_those_that_needed_one(run: Run) -> None:
     answers_name_what_was_named(run)
     _elected(run, answered=(3,), everything=True)

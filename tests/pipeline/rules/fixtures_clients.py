@@ -144,7 +144,20 @@ def a_coordinator_gets_errors_without_a_pause(run: Run) -> None:
     journal.connection(1, client_id="broker-2-txn-marker-sender")
     journal.step_ns = MS
     journal.now_ns += -journal.now_ns % 1_000_000_000
-    refused(journal, 120)
+    form = messages.WriteTxnMarkersResponse
+    refused_partition = form.WritableTxnMarkerTopicResult("t", [form.WritableTxnMarkerPartitionResult(0, 6)])
+    for _ in range(120):
+        asked = journal.request(1, ApiKey.WRITE_TXN_MARKERS, 1, messages.WriteTxnMarkersRequest())
+        journal.response(1, asked, form(markers=[form.WritableTxnMarkerResult(7, [refused_partition])]))
+
+
+@bad("X-03")
+def a_client_with_the_name_of_a_broker_gets_errors_without_a_pause(run: Run) -> int:
+    journal = broker(run)
+    journal.connection(1, client_id="broker-2-txn-marker-sender")
+    journal.step_ns = MS
+    journal.now_ns += -journal.now_ns % 1_000_000_000
+    return refused(journal, 120)
 
 
 @bad("X-03")

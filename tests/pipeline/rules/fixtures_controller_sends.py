@@ -426,7 +426,9 @@ def metadata_shows_a_broker_that_was_never_told(run: Run) -> int:
 
 @bad("C-16")
 def metadata_shows_brokers_too_early(run: Run) -> int:
-    return _metadata(run.journal())
+    seq = _metadata(run.journal())
+    run.journal().event("broker_stopped", broker=1)
+    return seq
 
 
 @bad("C-16")
@@ -449,7 +451,7 @@ def metadata_shows_another_controller(run: Run) -> int:
     return _metadata(run.journal(), State(), controller=2)
 
 
-@bad("C-16")
+@bad("C-16", also=["M-07"])
 def metadata_shows_another_cluster(run: Run) -> int:
     journal = run.journal()
     Channel(journal).update(State())

@@ -85,6 +85,7 @@ def version_0_and_a_leader_that_was_told_before_the_journal(run: Run) -> None:
     journal = run.journal()
     asked = elect(journal, 0, version=0)
     elected(journal, asked, (0, 0, None))
+    journal.event("broker_stopped", broker=1)
 
 
 @bad("E-01")

@@ -91,7 +91,7 @@ def a_base_offset_falls_while_both_requests_are_open(run: Run) -> int:
     return log.answer(second, 4)
 
 
-@bad("L-01")
+@bad("L-01", also=["K-04"])
 def a_base_offset_falls_between_two_requests(run: Run) -> int:
     log = LogJournal(run)
     log.produce(5, magic=1)

@@ -86,7 +86,7 @@ def an_administrator_ends_a_hanging_transaction(run: Run) -> None:
     first, second = two_brokers(run)
     first.init(0)
     committed(first, second)
-    second.marker(0, 2, is_commit=False, client_id="admin")
+    second.marker(0, 2, is_commit=False, coordinator=9, client_id="admin")
 
 
 @bad("T-01")
@@ -139,7 +139,7 @@ def a_marker_for_offsets_that_were_not_added(run: Run) -> tuple[int, int]:
     return 2, second.marker(0, 3, topic="__consumer_offsets")
 
 
-@good("T-01")
+@good("T-01", also=["W-13"])
 def who_is_too_slow_has_the_second_transaction_aborted_with_the_next_epoch(run: Run) -> None:
     first, second = two_brokers(run)
     first.init(0)
@@ -359,7 +359,7 @@ def a_broker_of_apache_kafka_sends_its_own_markers_too(run: Run) -> int:
     return asked
 
 
-@good("T-02")
+@good("T-02", also=["W-13"])
 def a_coordinator_sends_the_markers_of_each_transaction(run: Run) -> None:
     first, second = two_brokers(run)
     first.init(0)
@@ -395,7 +395,7 @@ def a_marker_before_its_end_is_none(run: Run) -> int:
     return asked
 
 
-@bad("T-02")
+@bad("T-02", also=["W-13"])
 def one_marker_is_lost_and_the_last_transaction_of_the_epoch_ended_alike(run: Run) -> int:
     first, second = two_brokers(run)
     first.init(0)
@@ -479,7 +479,7 @@ def a_partition_that_moves_gets_no_marker_elsewhere(run: Run) -> int:
     return first.init(1) - 3
 
 
-@good("T-02")
+@good("T-02", also=["W-13"])
 def another_coordinator_between_may_have_written_the_markers(run: Run) -> None:
     first, second = two_brokers(run)
     first.told_to_coordinate(0)

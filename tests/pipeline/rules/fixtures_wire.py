@@ -13,6 +13,8 @@ from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 SECOND = 1_000_000_000
 METADATA = messages.MetadataRequest(topics=None)
 SHOWN = messages.MetadataResponse(cluster_id="c", controller_id=1)
+entry = messages.ApiVersionsResponse.ApiVersion
+EVERYTHING = [entry(int(api.key), api.min_version, api.max_version) for api in APIS.values()]
 HEARTBEAT = messages.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
@@ -53,7 +55,7 @@ def answers_in_order_on_two_connections(run: Run) -> None:
 def versions_overtake_as_kafka_s_brokers_send_them(run: Run) -> None:
     journal = broker(run)
     versions = journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest("a", "1"), corr=1)
-    journal.response(1, versions, messages.ApiVersionsResponse())
+    journal.response(1, versions, messages.ApiVersionsResponse(api_keys=EVERYTHING))
     exchange(journal, corr=0)
 
 
@@ -84,7 +86,7 @@ def a_version_in_range(run: Run) -> None:
 def ranges_that_only_answers_tell(run: Run) -> None:
     journal = run.journal()
     asked = journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest("a", "1"))
-    journal.response(1, asked, messages.ApiVersionsResponse(api_keys=[messages.ApiVersionsResponse.ApiVersion(3, 0, 12)]))
+    journal.response(1, asked, messages.ApiVersionsResponse(api_keys=[entry(3, 0, 12), entry(18, 0, 4)]))
     exchange(journal)
 
 
@@ -230,7 +232,6 @@ def versions_answered_with_another_error(run: Run) -> int:
 
 @bad("W-04")
 def versions_answered_with_every_api(run: Run) -> int:
-    entry = messages.ApiVersionsResponse.ApiVersion
     return versions(broker(run), 9, messages.ApiVersionsResponse(error_code=35, api_keys=[entry(18, 0, 4), entry(3, 0, 12)]))
 
 
@@ -256,7 +257,7 @@ def unreadable(journal: Any, conn: int = 1, *, key: int = 3, version: int = 12) 
     return int(journal.request(conn, key, version, b"", corr=1, frame=len(payload).to_bytes(4, "big") + payload))
 
 
-@good("W-05")
+@good("W-05", also=["K-01"])
 def a_connection_is_closed_after_garbage(run: Run) -> None:
     journal = broker(run)
     unreadable(journal)
@@ -271,7 +272,7 @@ def a_connection_is_closed_after_garbage(run: Run) -> None:
     exchange(journal, 5)
 
 
-@good("W-05")
+@good("W-05", also=["K-01", "K-03"])
 def surplus_bytes_and_bad_utf8_are_served(run: Run) -> None:
     journal = broker(run)
     unreadable(journal, 9)
@@ -284,7 +285,7 @@ def surplus_bytes_and_bad_utf8_are_served(run: Run) -> None:
     journal.response(1, asked, messages.HeartbeatResponse())
 
 
-@bad("W-05")
+@bad("W-05", also=["K-01"])
 def garbage_is_answered(run: Run) -> int:
     journal = broker(run)
     asked = unreadable(journal)
@@ -292,7 +293,7 @@ def garbage_is_answered(run: Run) -> int:
     return asked
 
 
-@bad("W-05")
+@bad("W-05", also=["K-01"])
 def a_connection_serves_on_after_garbage(run: Run) -> int:
     journal = broker(run)
     asked = unreadable(journal)
@@ -300,7 +301,7 @@ def a_connection_serves_on_after_garbage(run: Run) -> int:
     return asked
 
 
-@bad("W-05")
+@bad("W-05", also=["K-01"])
 def a_connection_stays_open_after_garbage(run: Run) -> int:
     journal = broker(run)
     asked = unreadable(journal)
@@ -339,7 +340,7 @@ def authenticated(journal: Any, conn: int) -> None:
 def told(journal: Any, conn: int, error: int = 0) -> int:
     """ApiVersions on a SASL listener; the seq of the answer."""
     asked = journal.request(conn, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest("a", "1"), listener="SASL")
-    return int(journal.response(conn, asked, messages.ApiVersionsResponse(error), listener="SASL"))
+    return int(journal.response(conn, asked, messages.ApiVersionsResponse(error, EVERYTHING), listener="SASL"))
 
 
 @good("W-06")
@@ -488,7 +489,7 @@ def a_length_that_is_wrong(run: Run) -> int:
 # --- W-09
 
 
-@good("W-09")
+@good("W-09", also=["K-03"])
 def bodies_without_bytes_over(run: Run) -> None:
     journal = broker(run)
     exchange(journal)
@@ -582,7 +583,7 @@ def headers_alone(run: Run) -> None:
 def ids_rise(run: Run) -> None:
     journal = broker(run)
     asked = journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest("a", "1"), corr=1)
-    journal.response(1, asked, messages.ApiVersionsResponse())
+    journal.response(1, asked, messages.ApiVersionsResponse(api_keys=EVERYTHING))
     for corr in (0, 2, 7):
         exchange(journal, corr=corr)
     exchange(journal, 2, corr=0)
@@ -593,7 +594,7 @@ def java_sets_ids_aside_for_authentication(run: Run) -> None:
     journal = run.journal()
     for key, corr in ((ApiKey.API_VERSIONS, 2**31 - 8), (ApiKey.API_VERSIONS, 0)):
         asked = journal.request(1, key, 3, messages.ApiVersionsRequest("a", "1"), corr=corr)
-        journal.response(1, asked, messages.ApiVersionsResponse())
+        journal.response(1, asked, messages.ApiVersionsResponse(api_keys=EVERYTHING))
     exchange(journal, corr=1)
 
 
@@ -608,16 +609,16 @@ def an_id_twice(run: Run) -> int:
 def an_id_of_api_versions_again(run: Run) -> int:
     journal = broker(run)
     asked = journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest("a", "1"), corr=4)
-    journal.response(1, asked, messages.ApiVersionsResponse())
+    journal.response(1, asked, messages.ApiVersionsResponse(api_keys=EVERYTHING))
     return exchange(journal, corr=4)[0]
 
 
 def request_of(journal: Any, key: int, corr: int) -> int:
     """A request of a consumer of Java with this correlation id, and the answer to it; the seq of the request."""
     asked, answer = {
-        ApiKey.API_VERSIONS: (messages.ApiVersionsRequest("a", "1"), messages.ApiVersionsResponse()),
+        ApiKey.API_VERSIONS: (messages.ApiVersionsRequest("a", "1"), messages.ApiVersionsResponse(api_keys=EVERYTHING)),
         ApiKey.METADATA: (messages.MetadataRequest(), messages.MetadataResponse()),
-        ApiKey.FIND_COORDINATOR: (messages.FindCoordinatorRequest(), messages.FindCoordinatorResponse()),
+        ApiKey.FIND_COORDINATOR: (messages.FindCoordinatorRequest(), messages.FindCoordinatorResponse(node_id=1, host="h", port=9092)),
     }[ApiKey(key)]
     request = journal.request(1, key, 3, asked, corr=corr, client_id="consumer-1")
     journal.response(1, request, answer)

@@ -1,0 +1,421 @@
+"""Tiny journals of the rules about several frames of clients: versions, metadata, fetch sessions, leader epochs, offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.journal.columns import Direction
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.records.record import Record, encode_batch
+from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
+from klamm.tests.pipeline.rules.fixtures_wire import EVERYTHING, METADATA, SHOWN, entry, exchange
+from klamm.tests.pipeline.rules.frames import fixtures_bodies as bodies
+
+ID = bodies.ID
+MS = 1_000_000
+
+
+def told_versions(journal: Any, entries: Any = EVERYTHING, conn: int = 1, version: int = 3, **columns: Any) -> int:
+    """ApiVersions and its response; the seq of the response."""
+    asked = journal.request(conn, ApiKey.API_VERSIONS, version, messages.ApiVersionsRequest("tiny", "1"))
+    return int(journal.response(conn, asked, messages.ApiVersionsResponse(api_keys=list(entries), **columns)))
+
+
+# --- K-01 and K-03
+
+
+@good("K-01")
+@good("K-03")
+def a_request_decodes_to_its_end(run: Run) -> None:
+    exchange(run.journal())
+
+
+@bad("K-01", also=["W-05"])
+def the_id_of_a_member_is_null(run: Run) -> int:
+    journal = run.journal()
+    body = b"\0\1g\0\0\0\1\xff\xff"
+    return int(journal.request(1, ApiKey.HEARTBEAT, 0, body))
+
+
+@bad("K-01", also=["W-05"])
+def a_request_is_cut_short(run: Run) -> int:
+    return int(run.journal().request(1, ApiKey.METADATA, 1, b"\0\0\0\1\0\4t"))
+
+
+@bad("K-03")
+def bytes_follow_a_body(run: Run) -> int:
+    journal = run.journal()
+    asked = journal.request(1, ApiKey.METADATA, 12, messages.encode(METADATA, 12) + b"abc")
+    journal.response(1, asked, SHOWN)
+    return int(asked)
+
+
+# --- K-02
+
+
+@good("K-02")
+def a_client_keeps_to_what_is_advertised(run: Run) -> None:
+    journal = run.journal()
+    journal.request(2, ApiKey.METADATA, 0, b"\0\0\0\0")
+    told_versions(journal, [entry(18, 0, 4), entry(3, 1, 12)])
+    exchange(journal)
+
+
+@bad("K-02", also=["W-02", "W-05"])
+def a_client_sends_a_version_that_is_not_advertised(run: Run) -> int:
+    journal = run.journal()
+    told_versions(journal, [entry(18, 0, 4), entry(3, 1, 11)])
+    return exchange(journal)[0]
+
+
+@bad("K-02", also=["W-02", "W-05"])
+def a_client_sends_what_is_not_advertised(run: Run) -> int:
+    journal = run.journal()
+    told_versions(journal, [entry(18, 0, 4)])
+    return exchange(journal)[0]
+
+
+@silent("K-02")
+def a_client_that_does_not_ask_cannot_know(run: Run) -> None:
+    exchange(run.journal())
+
+
+# --- K-08
+
+
+def storm(run: Run, times: int, client_id: str = "tiny") -> int:
+    """So many requests for metadata within a second; the seq of the last one."""
+    journal = run.journal()
+    journal.connection(1, client_id=client_id)
+    journal.step_ns = MS
+    journal.now_ns += -journal.now_ns % 1_000_000_000
+    return [exchange(journal)[0] for _ in range(times)][-1]
+
+
+@good("K-08")
+def a_client_asks_for_metadata_now_and_then(run: Run) -> None:
+    storm(run, 100)
+
+
+@bad("K-08")
+def a_client_asks_for_metadata_all_the_time(run: Run) -> int:
+    return storm(run, 101)
+
+
+@bad("K-08")
+def a_client_with_the_name_of_a_broker_asks_for_metadata_all_the_time(run: Run) -> int:
+    return storm(run, 101, "broker-1-fetcher-0")
+
+
+# --- K-09 and M-04
+
+
+def metadata(journal: Any, epoch: int, conn: int = 1, topic_id: bytes = ID) -> int:
+    """Metadata of t-0 with this leader epoch; the seq of the response."""
+    form = messages.MetadataResponse
+    row: Any = form.MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=epoch)
+    topic = form.MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[row])
+    asked = journal.request(conn, ApiKey.METADATA, 12, messages.MetadataRequest(topics=None))
+    answer = form(brokers=[form.MetadataResponseBroker(1, "h", 9092)], cluster_id="c", controller_id=1, topics=[topic])
+    return int(journal.response(conn, asked, answer))
+
+
+def commit(journal: Any, leader_epoch: int) -> int:
+    """OffsetCommit with this leader epoch; the seq of the request."""
+    one = bodies.commit(4, leader_epoch)
+    asked = journal.request(2, one.key, one.version, one.request)
+    journal.response(2, asked, one.response)
+    return int(asked)
+
+
+@good("K-09")
+def an_offset_is_committed_with_an_epoch_of_its_partition(run: Run) -> None:
+    journal = run.journal()
+    metadata(journal, 3)
+    commit(journal, 3)
+    commit(journal, 5)
+    metadata(journal, 5)
+    commit(journal, 9)
+
+
+@bad("K-09")
+def an_offset_is_committed_with_the_epoch_of_something_else(run: Run) -> int:
+    journal = run.journal()
+    metadata(journal, 3)
+    seq = commit(journal, 4)
+    metadata(journal, 3)
+    return seq
+
+
+@good("M-04")
+def leader_epochs_rise_on_each_connection(run: Run) -> None:
+    journal = run.journal()
+    metadata(journal, 3)
+    metadata(journal, 2, conn=2)
+    metadata(journal, 3)
+    metadata(journal, 0, topic_id=ID[::-1])
+    metadata(journal, 4)
+
+
+@bad("M-04")
+def a_leader_epoch_falls(run: Run) -> int:
+    journal = run.journal()
+    metadata(journal, 3)
+    return metadata(journal, 2)
+
+
+# --- M-07
+
+
+@good("M-07")
+def brokers_name_one_cluster(run: Run) -> None:
+    metadata(run.journal(), 3)
+    metadata(run.journal(2), 3)
+
+
+@bad("M-07")
+def two_brokers_name_two_clusters(run: Run) -> tuple[int, int]:
+    form = messages.MetadataResponse
+    broker = form.MetadataResponseBroker(1, "h", 9092)
+    for node, cluster in ((1, "a"), (2, "b")):
+        journal = run.journal(node)
+        asked = journal.request(1, ApiKey.METADATA, 12, METADATA)
+        seq = journal.response(1, asked, form(cluster_id=cluster, brokers=[broker], controller_id=1))
+    return 2, int(seq)
+
+
+# --- fetch sessions
+
+
+class Session:
+    """A client that fetches; methods return the seqs of request and response."""
+
+    def __init__(self, run: Run, conn: int = 1) -> None:
+        self.journal = run.journal()
+        self.conn = conn
+
+    def ask(self, session: int, epoch: int, isolation: int = 0) -> int:
+        request = messages.FetchRequest
+        topic = request.FetchTopic("t", ID, [request.FetchPartition(partition=0)])
+        message = request(session_id=session, session_epoch=epoch, isolation_level=isolation, topics=[topic])
+        return int(self.journal.request(self.conn, ApiKey.FETCH, 11, message))
+
+    def fetch(self, session: int, epoch: int, told: int | None = None, error: int = 0) -> tuple[int, int]:
+        asked = self.ask(session, epoch)
+        answer = messages.FetchResponse(error_code=error, session_id=session if told is None else told)
+        return asked, int(self.journal.response(self.conn, asked, answer))
+
+
+@good("F-04")
+@good("F-05")
+@good("K-10")
+def a_session_goes_on(run: Run) -> None:
+    session = Session(run)
+    session.fetch(0, 0, told=7)
+    session.fetch(7, 1)
+    session.fetch(7, 2)
+    session.fetch(0, -1)
+    session.fetch(7, 0, told=8)
+    session.fetch(8, 1, told=0)
+
+
+@bad("F-04")
+def a_session_is_answered_with_another_one(run: Run) -> int:
+    session = Session(run)
+    session.fetch(0, 0, told=7)
+    return session.fetch(7, 1, told=9)[1]
+
+
+@bad("F-04")
+def a_fetch_without_a_session_gets_one(run: Run) -> int:
+    return Session(run).fetch(0, -1, told=7)[1]
+
+
+@bad("F-05", also=["K-10"])
+def a_broker_takes_an_epoch_that_is_not_the_next(run: Run) -> int:
+    session = Session(run)
+    session.fetch(0, 0, told=7)
+    return session.fetch(7, 2)[1]
+
+
+@bad("F-05")
+def a_broker_refuses_the_next_epoch(run: Run) -> int:
+    session = Session(run)
+    session.fetch(0, 0, told=7)
+    return session.fetch(7, 1, told=0, error=71)[1]
+
+
+@bad("K-10")
+def a_client_leaves_out_an_epoch(run: Run) -> int:
+    session = Session(run)
+    session.fetch(0, 0, told=7)
+    session.fetch(7, 1)
+    return session.fetch(7, 3, told=0, error=71)[0]
+
+
+@bad("K-10")
+def a_client_repeats_an_epoch(run: Run) -> int:
+    session = Session(run)
+    session.fetch(0, 0, told=7)
+    session.fetch(7, 1)
+    return session.fetch(7, 1, told=0, error=71)[0]
+
+
+@good("K-11")
+def a_client_fetches_all_after_its_session_was_lost(run: Run) -> None:
+    session = Session(run)
+    session.fetch(7, 4, told=0, error=70)
+    session.fetch(7, 0, told=8)
+
+
+@bad("K-11")
+def a_client_goes_on_with_a_session_that_was_lost(run: Run) -> int:
+    session = Session(run)
+    session.fetch(7, 4, told=0, error=70)
+    return session.fetch(7, 5, told=0, error=70)[0]
+
+
+def aborted(run: Run, isolation: int) -> int:
+    """A read with an aborted transaction in its response; the seq of that."""
+    session = Session(run)
+    asked = session.ask(0, -1, isolation)
+    form = messages.FetchResponse
+    row = form.PartitionData(
+        partition_index=0, high_watermark=4, last_stable_offset=4, log_start_offset=0, records=bodies.BATCH,
+        aborted_transactions=[form.AbortedTransaction(7, 0)],
+    )
+    return int(session.journal.response(1, asked, form(responses=[form.FetchableTopicResponse("t", ID, [row])])))
+
+
+@good("F-02")
+def who_reads_committed_records_is_told_what_was_aborted(run: Run) -> None:
+    aborted(run, 1)
+
+
+@bad("F-02")
+def who_reads_all_records_is_told_what_was_aborted(run: Run) -> int:
+    return aborted(run, 0)
+
+
+# --- K-12
+
+
+def end(journal: Any, version: int) -> int:
+    """EndTxn in a version; the seq of the request. Version 5 has the body of version 4."""
+    body = messages.encode(messages.EndTxnRequest("x", 7, 0, True), 4)
+    frame = bytearray(messages.encode_request(ApiKey.END_TXN, 4, 9, "tiny", body))
+    frame[6:8] = version.to_bytes(2, "big")
+    return int(journal.request(1, ApiKey.END_TXN, version, b"", corr=9, frame=bytes(frame)))
+
+
+def with_level(journal: Any, level: int) -> None:
+    form = messages.ApiVersionsResponse
+    entries = [each if each.api_key not in (ApiKey.END_TXN, ApiKey.PRODUCE) else each._replace(max_version=12) for each in EVERYTHING]
+    finalized = [form.FinalizedFeatureKey("transaction.version", level, level)] if level else []
+    told_versions(
+        journal, entries, supported_features=[form.SupportedFeatureKey("transaction.version", 0, 2)], finalized_features=finalized
+    )
+
+
+@good("K-12")
+def a_client_uses_the_second_version_of_transactions_where_it_is_on(run: Run) -> None:
+    journal = run.journal()
+    with_level(journal, 2)
+    end(journal, 5)
+
+
+@bad("K-12")
+def a_client_uses_the_second_version_of_transactions_where_it_is_off(run: Run) -> int:
+    journal = run.journal()
+    with_level(journal, 1)
+    return end(journal, 5)
+
+
+# --- O-03 and L-04
+
+
+def list_offsets(journal: Any, timestamp: int, offset: int, found: int = -1) -> int:
+    """ListOffsets of t-0; the seq of the response."""
+    request, response = messages.ListOffsetsRequest, messages.ListOffsetsResponse
+    row = request.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    asked = journal.request(3, ApiKey.LIST_OFFSETS, 5, request(-1, 0, [request.ListOffsetsTopic("t", [row])]))
+    told: Any = response.ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=found)
+    return int(journal.response(3, asked, response(topics=[response.ListOffsetsTopicResponse("t", [told])])))
+
+
+@good("O-03")
+def the_record_of_a_time_is_not_older(run: Run) -> None:
+    journal = run.journal()
+    list_offsets(journal, 1_000, 4, 1_000)
+    list_offsets(journal, 1_000, -1)
+
+
+@bad("O-03")
+def the_record_of_a_time_is_older(run: Run) -> int:
+    return list_offsets(run.journal(), 1_000, 4, 999)
+
+
+def produced(journal: Any, offset: int, acks: int = -1) -> None:
+    """A batch of one record that gets this offset."""
+    request, response = messages.ProduceRequest, messages.ProduceResponse
+    data = [request.TopicProduceData("t", [request.PartitionProduceData(0, encode_batch([Record(0, 1, None, b"a")]))])]
+    asked = journal.request(1, ApiKey.PRODUCE, 8, request(None, acks, 1_000, data))
+    row: Any = response.PartitionProduceResponse(index=0, base_offset=offset)
+    journal.response(1, asked, response(responses=[response.TopicProduceResponse("t", [row])]))
+
+
+@good("L-04")
+def a_partition_ends_behind_what_was_acknowledged(run: Run) -> None:
+    journal = run.journal()
+    produced(journal, 4)
+    list_offsets(journal, -1, 5)
+    produced(journal, 7, acks=1)
+    list_offsets(journal, -1, 5)
+
+
+@bad("L-04")
+def what_was_acknowledged_is_gone(run: Run) -> int:
+    journal = run.journal()
+    produced(journal, 4)
+    return list_offsets(journal, -1, 4)
+
+
+@silent("L-04")
+def a_topic_that_is_deleted_begins_again(run: Run) -> None:
+    journal = run.journal()
+    produced(journal, 4)
+    asked = journal.request(1, ApiKey.DELETE_TOPICS, 3, messages.DeleteTopicsRequest(topic_names=["t"]))
+    answer = messages.DeleteTopicsResponse
+    journal.response(1, asked, answer(responses=[answer.DeletableTopicResult(name="t")]))
+    list_offsets(journal, -1, 0)
+
+
+# --- W-13
+
+
+def between(run: Run, arrives: bool, length: int = 0) -> tuple[int, int]:
+    """Broker 1 allocates producer ids at broker 2, twice; what the second journal has of the second request. The place of that."""
+    first, second = run.journal(1), run.journal(2)
+    request, response = messages.AllocateProducerIdsRequest(1, 9), messages.AllocateProducerIdsResponse()
+    for corr in (1, 2):
+        asked = first.request(
+            1, ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, corr=corr, client_id="1", dir=Direction.REQUEST_OUT, peer_id=2
+        )
+        first.response(1, asked, response)
+        if corr == 1 or arrives:
+            got = second.request(1, ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, corr=corr, client_id="1")
+            second.response(1, got, response)
+        else:
+            exchange(second, 2)
+    return 1, int(asked)
+
+
+@good("W-13")
+def what_a_broker_sent_is_in_the_journal_of_the_other(run: Run) -> None:
+    between(run, arrives=True)
+
+
+@bad("W-13")
+def what_a_broker_sent_is_missing_at_the_other(run: Run) -> tuple[int, int]:
+    return between(run, arrives=False)
