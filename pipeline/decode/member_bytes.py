@@ -45,8 +45,8 @@ def subscription_brief(data: bytes | None) -> Brief | None:
 
 
 def assignment_brief(data: bytes | None) -> Brief | None:
-    """`size`, `crc`, and `partitions`: topics with the partitions that a consumer gets. `head` instead for what is no assignment, `isOdd` as
-    above.
+    """`size`, `crc`, and `partitions`: topics with the partitions that a consumer gets. `head` instead for what is no assignment,
+    `isOdd` as above.
     """
     if data is None:
         return None

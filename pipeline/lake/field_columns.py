@@ -89,8 +89,8 @@ FIELDS = (
     _column("acks", "int32", "Produce request"),
     _column("offsets", "list<struct<name string, partitionResponses list<struct<index int32, errorCode int32, baseOffset int64>>>>",
             "Produce response"),
-    _column("times", "list<struct<name string, partitionIndex int32, timestamp int64>>", "ListOffsets request since version 1: what it asks "
-            "for by time"),
+    _column("times", "list<struct<name string, partitionIndex int32, timestamp int64>>", "ListOffsets request since version 1: what it "
+            "asks for by time"),
     _column("latest", "list<string>", "ListOffsets request of a consumer with `read_uncommitted`: the partitions as `topic-partition` "
             "whose end it asks for"),
     _column("listed", "list<struct<name string, partitions list<struct<partitionIndex int32, errorCode int32, offset int64, "

@@ -366,9 +366,9 @@ def views(
     """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
 
     A table without rows is an empty view. `headers` has the frames of `messages` and of `quarantine` together: the columns of the journal
-    but `frame`, then frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, `reason`, null where the frame
-    decodes, and session_id, session_epoch, replica_id. `runs` limits all views to these run ids, `window` to the rows that rules see with it. With `names` only
-    these views are registered. The names of those that have no row are returned.
+    but `frame`, then frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, `reason`, null where the frame decodes,
+    and session_id, session_epoch, replica_id. `runs` limits all views to these run ids, `window` to the rows that rules see with it. With
+    `names` only these views are registered. The names of those that have no row are returned.
     """
     tables: tuple[Table, ...] = (BRONZE[0], *SILVER, *GOLD)
     if names is not None:

@@ -59,6 +59,7 @@ def judge(
     views = Views(database, [(SEEN_INPUTS.name,), *(other.inputs for other in others), *(rule.reads for rule in exercised)])
     views.make([SEEN_INPUTS.name])
     seen = seen_of(database.execute(f"SELECT run_id, input FROM {SEEN_INPUTS.name}").fetchall())
+    views.release([SEEN_INPUTS.name])
     for other in others:
         views.make(other.inputs)
         other.work()

@@ -1,7 +1,6 @@
 """What clients sent and what they got: errors first, each with what changed in the cluster just before, then requests in order.
 
-Brokers are no clients: client ids, with the APIs that they send from one host, tell them apart, as in the rules `X`
-(`klamm.protocol.apis.is_broker`).
+Brokers are no clients: what they send on a connection tells them apart, as in the rules (`klamm.protocol.exchanges.peers`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE
+from klamm.pipeline.lake.tables import API_ERRORS, EVENT_TABLE, MESSAGES
 from klamm.pipeline.report.reading import FRAMES, Place, Row, RunTables, api_name, by_node, error_name, to_ms
 from klamm.protocol.exchanges.peers import is_broker
 
@@ -92,18 +91,18 @@ class Sent(NamedTuple):
 _CONNECTION = ("node_id", "process", "conn_id")
 _Key = tuple[int, int, int]
 _Who = tuple[str, str]
-_Counted = tuple[_Key, _Who, int | None, int, str]
-"""Connection, client, API, direction, and host of the peer."""
+_Counted = tuple[_Key, _Who, int | None, int]
+"""Connection, client, API and direction."""
 _LISTED = ("node_id", "seq", "ts_ns", "client_id", "client_sw", "api_key", "api_version")
 
 
 def sent(tables: RunTables, timeline: pa.Table) -> Sent:
     """What clients sent in the run. `timeline` has the rows of LEADER_TIMELINE."""
     counts = _counts(tables)
-    of_brokers = _of_brokers(counts)
+    of_brokers = _of_brokers(tables, counts)
     requests: Counter[_Who] = Counter()
     others = 0
-    for (key, who, _, direction, _), count in counts.items():
+    for (key, who, _, direction), count in counts.items():
         if direction == Direction.REQUEST_IN:
             if key in of_brokers:
                 others += count
@@ -124,14 +123,24 @@ def sent(tables: RunTables, timeline: pa.Table) -> Sent:
     return Sent(clients, len(requests), sum(requests.values()), others, _listed(tables, of_brokers, wanted, faults))
 
 
-def _of_brokers(counts: Collection[_Counted]) -> set[_Key]:
+def _of_brokers(tables: RunTables, counts: Collection[_Counted]) -> set[_Key]:
     """The connections of brokers."""
-    keys: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for _, (client_id, _), api, direction, host in counts:
+    keys: dict[_Key, set[int]] = defaultdict(set)
+    names: dict[_Key, set[_Who]] = defaultdict(set)
+    for key, who, api, direction in counts:
         if direction == Direction.REQUEST_IN and api is not None:
-            keys[client_id, host].add(api)
-    brokers = {peer for peer, apis in keys.items() if is_broker(peer[0], apis)}
-    return {key for key, (client_id, _), _, _, host in counts if (client_id, host) in brokers}
+            keys[key].add(api)
+            names[key].add(who)
+    followers = {
+        _key(row)
+        for rows in tables.by_file(MESSAGES, (*_CONNECTION, "replica_id"))
+        for row in rows.filter(pc.greater_equal(rows["replica_id"], 0)).group_by(list(_CONNECTION)).aggregate([]).to_pylist()
+    }
+    return {
+        key for key, apis in keys.items()
+        if is_broker([name for name, _ in names[key]], apis, follows=key in followers,
+                     software=next((software.partition("/")[0] for _, software in names[key] if software), None))
+    }
 
 
 def _accepted(rows: pa.Table, direction: Direction | None = None) -> pa.Table:
@@ -143,11 +152,10 @@ def _accepted(rows: pa.Table, direction: Direction | None = None) -> pa.Table:
 def _counts(tables: RunTables) -> Counter[_Counted]:
     """Number of frames."""
     counts: Counter[_Counted] = Counter()
-    names = (*_CONNECTION, "client_id", "client_sw", "api_key", "dir", "peer")
+    names = (*_CONNECTION, "client_id", "client_sw", "api_key", "dir")
     for rows in tables.by_file(FRAMES, (*names, "kind")):
         for row in _accepted(rows).group_by(list(names)).aggregate([([], "count_all")]).to_pylist():
-            host = (row["peer"] or "").rpartition(":")[0]
-            counts[_key(row), _who(row), row["api_key"], row["dir"], host] += row["count_all"]
+            counts[_key(row), _who(row), row["api_key"], row["dir"]] += row["count_all"]
     return counts
 
 

@@ -38,9 +38,9 @@ INPUTS_READ = {"headers", "events"}
 """The views of silver that say which inputs a run has."""
 
 FAMILIES = (
-    "traffic", "frames.peers", "frames.inputs", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "logs.calls",
-    "logs.rules", "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients", "frames.bodies",
-    "frames.clients", "frames.fetches", "frames.producers", "frames.answers",
+    "traffic", "frames.peers", "frames.inputs", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership",
+    "reassignment", "logs.calls", "logs.rules", "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients",
+    "frames.bodies", "frames.clients", "frames.fetches", "frames.producers", "frames.answers",
 )
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 
@@ -307,9 +307,9 @@ def _counted(spark: SparkSession, job: Sequence[Rule], window: Window | None) ->
     of_bodies = {rule.id for rule in job if rule.counts}
     for row in spark.sql(" UNION ALL ".join(queries)).toArrow().to_pylist():
         row["checked"] *= row["violated"] == 0 or row["rule"] not in of_bodies
-        counts = sums.setdefault((row["run_id"], row["rule"]), {**row, "checked": 0, "violated": 0})
-        counts["checked"] += row["checked"]
-        counts["violated"] += row["violated"]
+        total = sums.setdefault((row["run_id"], row["rule"]), {**row, "checked": 0, "violated": 0})
+        total["checked"] += row["checked"]
+        total["violated"] += row["violated"]
     return list(sums.values())
 
 

@@ -231,7 +231,8 @@ _LENGTH = Rows(
 _WHOLE = Rows(
     "traffic",
     """(dir IN (1, 2) OR dir = 3 AND peer_id IS NOT NULL AND journaled_id IS NULL) AND flags & 10 = 0
-        AND NOT coalesce(reason IN ('no_request', 'unknown_key', 'unknown_version'), false) AND (reason IS NOT NULL OR bytes_left IS NOT NULL)""",
+        AND NOT coalesce(reason IN ('no_request', 'unknown_key', 'unknown_version'), false)
+        AND (reason IS NOT NULL OR bytes_left IS NOT NULL)""",
     """CASE WHEN reason IS NOT NULL THEN concat('<api ', api_key, '> version ', api_version, ': ', replace(reason, '_', ' '),
             coalesce(concat(', ', err), ''))
         WHEN bytes_left <> 0 THEN concat('<api ', api_key, '> version ', api_version, ': ', bytes_left, ' bytes over')

@@ -62,8 +62,9 @@ def heartbeat(version: int, body: Body) -> Iterator[Flaw]:
 def commit(version: int, body: Body) -> Iterator[Flaw]:
     """K-07."""
     for name, index, row in partitions_of(body.get("topics")):
-        if row["committedOffset"] < 0 or row.get("committedLeaderEpoch", -1) < -1:
-            yield "K-07", f"commits offset {row['committedOffset']} of {name}-{index} with leader epoch {row.get('committedLeaderEpoch', -1)}"
+        offset, epoch = row["committedOffset"], row.get("committedLeaderEpoch", -1)
+        if offset < 0 or epoch < -1:
+            yield "K-07", f"commits offset {offset} of {name}-{index} with leader epoch {epoch}"
 
 
 def committed(version: int, body: Body) -> Iterator[Flaw]:

@@ -128,8 +128,8 @@ RULES: tuple[Rule, ...] = (
         needs=(messages_of(ApiKey.LIST_OFFSETS),),
     ),
     Rule(
-        "L-04", "error", "What was acknowledged by all in-sync replicas stays: the end of the partition in ListOffsets is behind it. Topics "
-        "that are deleted in the run are not judged.", "KIP-207", ("acknowledged", "rare_fields"), _READABLE, about="acknowledged",
+        "L-04", "error", "What was acknowledged by all in-sync replicas stays: the end of the partition in ListOffsets is behind it. "
+        "Topics that are deleted in the run are not judged.", "KIP-207", ("acknowledged", "rare_fields"), _READABLE, about="acknowledged",
         needs=(messages_of(ApiKey.LIST_OFFSETS),),
     ),
     Rule(

@@ -10,15 +10,15 @@ from klamm.protocol.apis import ApiKey
 
 
 def of_bodies(
-    id: str, severity: Severity, statement: str, source: str, dir: int, *apis: ApiKey, where: str = "true"
+    name: str, severity: Severity, statement: str, source: str, direction: int, *apis: ApiKey, where: str = "true"
 ) -> Rule:
-    """A rule about the bodies of these APIs: of requests (`dir` is 0) or of responses (1). `where` is of frames and of violations alike."""
+    """A rule about the bodies of these APIs: of requests (`direction` is 0) or of responses (1). `where` is of frames and of violations."""
     judged = f"""
 SELECT run_id, node_id, conn_id, seq, detail, array_compact(array(cause_seq, seq)) AS evidence
-FROM flaws WHERE rule = '{id}' AND {where}"""
+FROM flaws WHERE rule = '{name}' AND {where}"""
     return Rule(
-        id, severity, statement, source, ("body_counts", "flaws"), judged, about="flaws",
-        counts=f"dir = {dir} AND api_key IN ({keys(apis)}) AND {where}", needs=(messages_of(*apis),),
+        name, severity, statement, source, ("body_counts", "flaws"), judged, about="flaws",
+        counts=f"dir = {direction} AND api_key IN ({keys(apis)}) AND {where}", needs=(messages_of(*apis),),
     )
 
 

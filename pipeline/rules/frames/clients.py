@@ -81,8 +81,8 @@ WITH known AS (
     SELECT run_id, topic, partition, max(leader_epoch) AS highest, max_by(struct(node_id, seq, ts_ns), ts_ns) AS last
     FROM partition_state WHERE leader_epoch IS NOT NULL AND topic IS NOT NULL GROUP BY run_id, topic, partition)
 SELECT c.run_id, c.node_id, c.conn_id, c.seq,
-    if(c.leader_epoch > k.highest, concat('client ', coalesce(c.client_id, ''), ' commits ', c.topic, '-', c.partition, ' with leader epoch ',
-        c.leader_epoch, ', and the highest one is ', k.highest), NULL) AS detail,
+    if(c.leader_epoch > k.highest, concat('client ', coalesce(c.client_id, ''), ' commits ', c.topic, '-', c.partition,
+        ' with leader epoch ', c.leader_epoch, ', and the highest one is ', k.highest), NULL) AS detail,
     array(struct(c.node_id AS node_id, c.seq AS seq), struct(k.last.node_id AS node_id, k.last.seq AS seq)) AS evidence
 FROM committed_epochs c JOIN known k ON k.run_id = c.run_id AND k.topic = c.topic AND k.partition = c.partition
 WHERE k.last.ts_ns > c.ts_ns"""

@@ -25,7 +25,7 @@ LEFT JOIN (SELECT * FROM headers WHERE api_key = {ApiKey.FETCH} AND dir = 1) a
 SESSION_STEPS = View(
     "session_steps",
     ("fetch_calls",),
-    f"""
+    """
 SELECT * FROM (
     SELECT *, lag(session_epoch) OVER w AS epoch_before, lag(seq) OVER w AS seq_before, lag(coalesce(error, -1)) OVER w AS error_before
     FROM (
@@ -41,8 +41,8 @@ _NEXT = f"if(epoch_before = {_LAST}, 1, epoch_before + 1)"
 
 _STEPS = f"""
 SELECT run_id, node_id, conn_id, seq,
-    if(session_epoch <> {_NEXT}, concat('client ', coalesce(client_id, ''), ' has epoch ', session_epoch, ' in session ', session, ' after ',
-        epoch_before), NULL) AS detail,
+    if(session_epoch <> {_NEXT}, concat('client ', coalesce(client_id, ''), ' has epoch ', session_epoch, ' in session ', session,
+        ' after ', epoch_before), NULL) AS detail,
     array(seq_before, seq) AS evidence
 FROM session_steps WHERE epoch_before IS NOT NULL"""
 
@@ -95,8 +95,8 @@ RULES: tuple[Rule, ...] = (
         ("flaws", "fields", "messages"), _ABORTED, about="flaws", needs=_FETCHES,
     ),
     Rule(
-        "F-04", "error", "A fetch in a session is answered with its id, or with 0 if nothing is left in it; one without a session with 0.", "KIP-227", ("fetch_calls",),
-        _TOLD, about="fetch_calls", needs=_FETCHES,
+        "F-04", "error", "A fetch in a session is answered with its id, or with 0 if nothing is left in it; one without a session with 0.",
+        "KIP-227", ("fetch_calls",), _TOLD, about="fetch_calls", needs=_FETCHES,
     ),
     Rule(
         "F-05", "error", "A broker takes the next epoch of a fetch session and no other one.", "KIP-227", ("session_steps",), _ACCEPTED,

@@ -1,4 +1,5 @@
-"""What the journals of a run show, and what each rule needs of it. A rule that lacks something is *not applicable* in a run: it did not pass.
+"""What the journals of a run show, and what each rule needs of it. A rule that lacks something is *not applicable* in a run, which is not
+*passed*.
 
 Journals of Klamm's brokers show all of it. Those of `klamm proxy` and of captures have the frames of clients, and no others.
 """
@@ -29,7 +30,8 @@ _NEEDS: dict[str, tuple[tuple[Input, ...], ...]] = {
     "W": (), "X": (_C,), "K": (_C,), "P": (_C,), "F": (_C,), "M": (_C,), "O": (_C,), "V": (_C,), "G": (_C,), "T": (_C,), "E": (_C,),
     "L": (_C, _B), "C": (_B,), "D": (_D,), "B": (_D,), "R": (_D,),
     "W-13": (_B, _S), "C-05": (_TOLD,), "C-09": (_D,), "C-14": (_TOLD,), "C-16": (_C, _TOLD), "C-23": (_C, _TOLD), "C-24": (_C, _TOLD),
-    "C-25": (_B, _S), "E-01": (_C, _TOLD), "E-04": (_C, _TOLD), "L-04": (_C,), "R-04": (_TOLD,), "T-01": (_B,), "T-02": (_B,), "T-06": (_D,),
+    "C-25": (_B, _S), "E-01": (_C, _TOLD), "E-04": (_C, _TOLD), "L-04": (_C,), "R-04": (_TOLD,), "T-01": (_B,), "T-02": (_B,),
+    "T-06": (_D,),
 }
 """Rule, or the letter of its family → its inputs; of several in one place one is enough."""
 
@@ -43,7 +45,8 @@ SEEN_INPUTS = View(
 SELECT DISTINCT run_id, input FROM (
     SELECT run_id, if(dir IN (0, 1), '{Input.CLIENTS}', '{Input.BROKERS}') AS input FROM frame_counts
     UNION ALL SELECT run_id, '{Input.BROKERS}' FROM peers WHERE is_broker
-    UNION ALL SELECT run_id, if(kind IN ({_OF_BROKERS}), '{Input.EXTRAS}', '{Input.CONTROLLER}') FROM events WHERE kind NOT IN ({_OF_CONNECTIONS})
+    UNION ALL SELECT run_id, if(kind IN ({_OF_BROKERS}), '{Input.EXTRAS}', '{Input.CONTROLLER}') FROM events
+    WHERE kind NOT IN ({_OF_CONNECTIONS})
     UNION ALL SELECT run_id, '{Input.SEVERAL}' FROM (SELECT run_id, node_id FROM frame_counts UNION SELECT run_id, node_id FROM events)
     GROUP BY run_id HAVING count(DISTINCT node_id) > 1)""",
 )

@@ -34,7 +34,8 @@ FROM batches b LEFT JOIN answers a ON a.run_id = b.run_id AND a.node_id = b.node
 WINDOW w AS (PARTITION BY b.run_id, b.topic, b.partition, b.producer_id, b.producer_epoch)""",
     needs=(messages_of(ApiKey.PRODUCE),),
 )
-"""Batches with a producer id and what was answered; `is_at_one`: one process of a broker got all of this producer epoch at the partition."""
+"""Batches with a producer id and what was answered; `is_at_one`: one process of a broker got all batches of this producer epoch at the
+partition."""
 
 ORDERED_BATCHES = View(
     "ordered_batches",

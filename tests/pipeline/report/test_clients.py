@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline.lake.tables import API_ERRORS, LEADER_TIMELINE
+from klamm.pipeline.lake.tables import API_ERRORS, LEADER_TIMELINE, MESSAGES
 from klamm.pipeline.report import clients, evidence, facts, write
 from klamm.pipeline.report.reading import Place, StoredTables
 from klamm.protocol import messages
@@ -39,7 +39,8 @@ def _journal(lake: Path, requests: int = 1, with_admins: bool = False) -> dict[s
         broker.connection(4, peer="127.0.0.1:5004", client_id="2", **OF_CLIENT)
         broker.request(4, ApiKey.UPDATE_METADATA, 8, messages.UpdateMetadataRequest())
         broker.connection(5, peer="127.0.0.1:5005", client_id="broker-3-fetcher-0", **OF_CLIENT)
-        broker.request(5, ApiKey.FETCH, 17, messages.FetchRequest())
+        follower = messages.FetchRequest.ReplicaState(replica_id=3, replica_epoch=9)
+        broker.request(5, ApiKey.FETCH, 17, messages.FetchRequest(replica_state=follower))
         for conn, client in ((6, "admin"), (7, "7")) if with_admins else ():
             broker.connection(conn, peer=f"127.0.0.1:500{conn}", client_id=client, **OF_CLIENT)
             broker.request(conn, ApiKey.WRITE_TXN_MARKERS, 1, messages.WriteTxnMarkersRequest())
@@ -55,6 +56,7 @@ def _lake(lake: Path, requests: int = 1, flags: int = 0, *, with_admins: bool = 
         "ts_ns": LEADER_MOVED_NS + STEP_NS, "path": "topics[].errorCode", "error_code": int(ErrorCode.LEADER_NOT_AVAILABLE), "count": 2,
         "flags": int(flags),
     }
+    lakes.write(lake, MESSAGES, [{"node_id": 1, "process": 1, "conn_id": 5, "replica_id": 3}])
     lakes.write(lake, API_ERRORS, [row, row | {"conn_id": 4, "client_id": "2", "seq": 99, "request_seq": 98}])
     moved = {"topic": "orders", "partition": 0, "node_id": 1, "controller_epoch": 1}
     lakes.write(lake, LEADER_TIMELINE, [

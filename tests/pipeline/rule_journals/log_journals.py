@@ -68,7 +68,8 @@ class LogJournal:
     def answer_fetch(self, asked: int, high_watermark: int, *, conn: int = 2) -> int:
         response = messages.FetchResponse
         row = response.PartitionData(
-            partition_index=0, high_watermark=high_watermark, last_stable_offset=high_watermark, log_start_offset=0, records=encode_batch([Record(0, 1, None, b"a")]),
+            partition_index=0, high_watermark=high_watermark, last_stable_offset=high_watermark, log_start_offset=0,
+            records=encode_batch([Record(0, 1, None, b"a")]),
         )
         topic = response.FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[row])
         return int(self.journal.response(conn, asked, response(responses=[topic])))

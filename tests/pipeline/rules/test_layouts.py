@@ -34,9 +34,10 @@ def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(silve
     lacking = {rule.id for rule in runner.rules().values() if contents.lacks(rule.needs)}
     assert {"W-06", "R-01", "R-02", "R-03", "B-01", "X-01"} <= lacking
     assert {name for name, view in runner.views().items() if contents.lacks(view.needs)} == {
-        "alters", "commits", "committed_reads", "controller_requests", "elected", "fetched_offsets", "group_calls", "group_ends",
-        "group_joins", "lasting", "log_changes", "log_ends", "member_calls", "transactions_told", "txn_batches", "txn_calls", "txn_commits",
-        "txn_markers", "written",
+        "acknowledged", "alters", "commits", "committed_epochs", "committed_reads", "controller_requests", "elected", "fetch_calls",
+        "fetched_offsets", "group_calls", "group_ends",
+        "group_joins", "lasting", "log_changes", "log_ends", "member_calls", "ordered_batches", "repeated_batches",
+        "sequenced", "session_steps", "transactions_told", "txn_batches", "txn_calls", "txn_commits", "txn_markers", "written",
     }
 
 

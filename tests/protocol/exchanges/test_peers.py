@@ -39,11 +39,14 @@ def test_a_fetch_is_a_followers_if_it_has_a_replica_id_and_a_large_one_is_not_de
         ([("1", ApiKey.API_VERSIONS), ("1", ApiKey.FETCH)], False),
         ([("adminclient-1", ApiKey.WRITE_TXN_MARKERS)], False),
         ([("7", ApiKey.WRITE_TXN_MARKERS)], False),
-        ([("me", ApiKey.LEADER_AND_ISR)], False),
+        ([("me", ApiKey.LEADER_AND_ISR)], True),
+        ([("broker-1-fetcher-0", ApiKey.FETCH)], False),
+        ([("broker-1-fetcher-0", ApiKey.METADATA)], False),
+        ([("broker-1-fetcher-0", ApiKey.OFFSET_FOR_LEADER_EPOCH)], True),
         ([(None, ApiKey.METADATA)], False),
     ],
 )
-def test_a_connection_is_a_brokers_by_its_client_id_and_by_what_only_brokers_send(
+def test_a_connection_is_a_brokers_by_what_it_sends_and_until_then_by_its_client_id(
     requests: list[tuple[str | None, ApiKey]], is_broker: bool
 ) -> None:
     peer = Peer()
@@ -57,3 +60,11 @@ def test_a_client_that_keeps_changing_its_id_takes_bounded_memory() -> None:
     for number in range(1000):
         peer.requested(f"c{number}", ApiKey.METADATA)
     assert len(peer._client_ids) == peers.MAX_CLIENT_IDS
+
+
+def test_who_fetches_as_a_follower_is_a_broker_whatever_it_is_called() -> None:
+    peer = Peer()
+    peer.requested("me", ApiKey.FETCH, follows=True)
+    assert peer.is_broker
+    assert peers.is_broker(["me"], [ApiKey.METADATA], software="klamm")
+    assert not peers.is_broker(["me"], [ApiKey.METADATA], software="apache-kafka-java")

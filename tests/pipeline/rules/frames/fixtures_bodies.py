@@ -68,7 +68,7 @@ def fetched(high: int, stable: int, start: int = 0, offset: int | None = None) -
     return fetch((0, 0))._replace(response=response(responses=[topic]), is_request=False)
 
 
-def listed(**row: int) -> Exchange:
+def listed(**row: Any) -> Exchange:
     """ListOffsets that is answered so."""
     request, response = messages.ListOffsetsRequest, messages.ListOffsetsResponse
     asked = request(-1, 0, [request.ListOffsetsTopic("t", [request.ListOffsetsPartition(partition_index=0, timestamp=-1)])])
@@ -129,7 +129,8 @@ def join(metadata: bytes, protocol_type: str = "consumer") -> Exchange:
 def joined(*members: str, **columns: Any) -> Exchange:
     """JoinGroup that is answered so."""
     form = messages.JoinGroupResponse
-    told = {"generation_id": 1, "protocol_type": "consumer", "protocol_name": "range", "leader": "m", "member_id": "m"} | columns
+    told: dict[str, Any] = {"generation_id": 1, "protocol_type": "consumer", "protocol_name": "range", "leader": "m", "member_id": "m"}
+    told |= columns
     rows = [form.JoinGroupResponseMember(each, None, b"\0\0\0\0\0\0\xff\xff\xff\xff") for each in members]
     request = messages.JoinGroupRequest
     protocol = request.JoinGroupRequestProtocol("range", b"\0\0\0\0\0\0\xff\xff\xff\xff")

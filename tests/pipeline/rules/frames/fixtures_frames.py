@@ -282,7 +282,7 @@ def aborted(run: Run, isolation: int) -> int:
     asked = session.ask(0, -1, isolation)
     form = messages.FetchResponse
     row = form.PartitionData(
-        partition_index=0, high_watermark=4, last_stable_offset=4, log_start_offset=0, records=bodies.BATCH,
+        partition_index=0, high_watermark=4, last_stable_offset=4, log_start_offset=0,
         aborted_transactions=[form.AbortedTransaction(7, 0)],
     )
     return int(session.journal.response(1, asked, form(responses=[form.FetchableTopicResponse("t", ID, [row])])))
