@@ -416,21 +416,24 @@ def compatibility_list() -> str:
 
 def conformance_page() -> str:
     """The conformance rules, from their records."""
+    from klamm.pipeline.rules.frames.inputs import needed_inputs
     from klamm.pipeline.rules.runner import KEPT, rules
 
     lines = [
         NOTE,
         "# Conformance rules\n",
         "`klamm pipeline check LAKE` judges the journals of a lake by these rules. Rules of severity `error` judge the server, `warn` the",
-        "client. A rule that had nothing to look at in a run is *not exercised*; it did not pass. All violations are counted, the first",
+        "client. A rule that had nothing to look at in a run is *not exercised*, and one that needs what the journals of the run do not",
+        "show, such as frames between brokers in those of `klamm proxy`, is *not applicable*: neither passed. All violations are counted, the first",
         f"{KEPT:,} of each rule and run are named in gold/verdicts. [spec/conformance.md](spec/conformance.md) says what each rule",
         "rests on; `tests/pipeline/rules` has for each a journal that obeys it and one that breaks it.\n",
-        "| id | severity | statement | source | inputs |",
-        "|---|---|---|---|---|",
+        "| id | severity | statement | source | needs | inputs |",
+        "|---|---|---|---|---|---|",
     ]
     for rule in rules().values():
         inputs = ", ".join(f"`{name}`" for name in rule.reads)
-        lines.append(f"| {rule.id} | {rule.severity} | {rule.statement} | {rule.source} | {inputs} |")
+        needs = "; ".join(needed_inputs(rule.id)) or "any frames"
+        lines.append(f"| {rule.id} | {rule.severity} | {rule.statement} | {rule.source} | {needs} | {inputs} |")
     lines += [
         "",
         "`make test-all` judges a cluster that lives through much (`tests/pipeline/real_clusters/test_own_clusters.py`). Rules of severity",
@@ -461,14 +464,16 @@ def _injected() -> list[str]:
         f"that are just allowed. All runs are judged at once. Found: {len(violations)}. Missed: 0. Falsely accused: 0, with",
         "DuckDB; Spark says the same at the edge of every third rule. `python -m klamm.tests.pipeline.injected.injections` prints the",
         "table. What an injection violates besides its own rule is in `other_rules.py`. SASL, throttled answers, error storms and stubborn",
-        "clients are in no such cluster, so these frames are added.",
+        "clients are in no such cluster, so these frames are added. Into the rules that frames of clients suffice for nothing is injected:",
+        "their fixtures in `tests/pipeline/rules/frames` are whole exchanges of a client.",
         "",
         "| rule | violations | at the edge | just allowed |",
         "|---|---|---|---|",
     ]
     for rule in rules():
         counts = [sum(one.rule == rule for one in some) for some in (violations, edges, allowed)]
-        lines.append(f"| {rule} | {' | '.join(map(str, counts))} |")
+        if any(counts):
+            lines.append(f"| {rule} | {' | '.join(map(str, counts))} |")
     for title, reasons in (
         ("Rules without a change that is just allowed:", NO_COUNTERPART), ("Violations that were tried and are not found:", NOT_FOUND),
     ):

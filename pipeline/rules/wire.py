@@ -11,6 +11,7 @@ from klamm.pipeline.rules.record import Join, Rows, Rule, View, messages_of
 from klamm.pipeline.rules.response_headers import DECODED, TRIED_AGAIN
 from klamm.pipeline.rules.traffic import CONNECTION, JOURNALED, PAIRED, RANGE, TOLD, unless_gaps
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.releases import newest
 
 LIMIT = 104_857_600
 """Bytes of a request, without the length: `socket.request.max.bytes`."""
@@ -27,6 +28,8 @@ LONG_APIS = keys(
         ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ]
 )
+
+_NEWEST = f"try_element_at(map({', '.join(f'{key}, {version}' for key, version in newest().items())}), CAST(api_key AS INT))"
 
 MALFORMED = "'unknown_key', 'unknown_version', 'truncated', 'bad_length', 'malformed'"
 
@@ -149,8 +152,9 @@ SELECT run_id, node_id, process, conn_id, seq, ts_ns,
     concat('what is ', replace(reason, '_', ' '), coalesce(concat(' (', err, ')'), '')) AS what
 FROM notable
 WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> {ApiKey.API_VERSIONS} AND reason = 'unknown_version')
-    -- A server may know more than the decoder.
-    AND NOT (reason IN ('unknown_key', 'unknown_version') AND is_told AND coalesce(api_version BETWEEN low AND high, false))
+    -- A server may know more than the decoder: what it advertised, or, if it did not say, what some release of Apache Kafka has.
+    AND NOT (reason IN ('unknown_key', 'unknown_version')
+        AND if(is_told, coalesce(api_version BETWEEN low AND high, false), coalesce(api_version <= {_NEWEST}, false)))
 UNION ALL
 SELECT run_id, node_id, process, conn_id, seq, ts_ns,
     if(low IS NULL, concat('<api ', api_key, '>, which is not advertised'), concat('<api ', api_key, '> in version ', api_version))

@@ -39,10 +39,8 @@ TOGETHER: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = (
     ((ApiKey.TXN_OFFSET_COMMIT, 0), (ApiKey.ADD_OFFSETS_TO_TXN, 0)),
     ((ApiKey.SASL_AUTHENTICATE, 0), (ApiKey.SASL_HANDSHAKE, 1)),
     ((ApiKey.CONSUMER_GROUP_HEARTBEAT, 0), (ApiKey.OFFSET_COMMIT, 9)),
-    ((ApiKey.CONSUMER_GROUP_HEARTBEAT, 0), (ApiKey.OFFSET_FETCH, 9)),
-    ((ApiKey.CONSUMER_GROUP_HEARTBEAT, 0), (ApiKey.CONSUMER_GROUP_DESCRIBE, 0)),
 )
-"""API and version → another API and its version without which a client cannot use the first. All releases of Apache Kafka from 0.10 to 4.4
+"""API and version → another API and its version without which a client cannot use the first. All releases of Apache Kafka in the tables
 obey it (`protocol/releases.py`)."""
 
 

@@ -200,7 +200,7 @@ class Injection(NamedTuple):
     @property
     def expected(self) -> frozenset[str]:
         """All rules that it violates."""
-        return frozenset() if self.is_allowed else frozenset({self.rule, *OTHER_RULES.get((self.rule, self.name), ())})
+        return frozenset(OTHER_RULES.get((self.rule, self.name), ())) | (frozenset() if self.is_allowed else {self.rule})
 
 
 INJECTIONS: list[Injection] = []

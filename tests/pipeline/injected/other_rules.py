@@ -5,9 +5,15 @@ disagrees with others about one partition epoch (C-19) or leader epoch (C-18); a
 """
 
 OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("W-02", "a version one above the range is answered"): ("W-05",),
-    ("W-02", "an API that is not advertised is answered"): ("W-05",),
-    ("W-05", "a request of an unknown API is answered"): ("W-02", "W-09"),
+    ("W-02", "a version one above the range is answered"): ("W-05", "K-02"),
+    ("W-02", "an API that is not advertised is answered"): ("W-05", "K-02"),
+    ("W-04", "ApiVersions of the future is answered with error 0"): ("K-02",),
+    ("W-05", "a request of an unknown API is answered"): ("W-02",),
+    ("W-06", "a second ApiVersions is answered before authentication"): ("V-01",),  # they name no API
+    ("W-06", "one ApiVersions is answered before authentication"): ("V-01",),
+    ("W-08", "a request has many bytes over, and its length says so"): ("K-03",),  # the server may take it
+    ("W-09", "a client's request has a byte over"): ("K-03",),
+    ("W-10", "the correlation ids of a client fall"): ("W-13",),  # the client is a broker, whose journal has another id
     ("W-07", "ApiVersions has a header of version 1"): ("W-04", "W-09"),  # it is the answer to a version of the future
     ("W-07", "a flexible answer has a header of version 0"): ("W-09",),
     ("W-08", "a frame is one byte longer than its length says"): ("W-09",),
@@ -26,6 +32,9 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("C-08", "the mark goes though AlterPartition is refused"): ("C-19",),
     ("C-09", "LeaderAndIsr is sent for a change of the ISR"): ("C-13",),  # it lists the brokers of another moment
     ("C-10", "UpdateMetadata before LeaderAndIsr"): ("C-25",),  # their answers changed places in one journal
+    ("C-16", "Metadata has another cluster id"): ("M-07",),
+    ("C-16", "Metadata leaves a live broker out"): ("M-01",),  # which leads a partition
+    ("C-16", "Metadata has a broker that does not live"): ("M-01",),
     ("C-17", "a new partition is led by its second replica"): ("C-13", "C-18", "C-19"),
     ("C-17", "a new partition has leader epoch 1"): ("C-01", "C-19"),
     ("C-18", "a leader epoch has two leaders"): ("C-13", "C-19"),
@@ -40,7 +49,9 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("G-02", "the generation of a group leaves one out"): ("G-04",),  # the members go on with the true one
     ("G-02", "the generation of a group goes back"): ("G-04",),
     ("L-01", "a base offset is far above the next one"): ("L-03",),
+    ("L-01", "a batch of an idempotent producer is a duplicate of the first one"): ("P-03",),  # with other records
     ("L-03", "ListOffsets says that an old record is the end"): ("L-02",),
+    ("T-03", "the second producer gets a lower epoch"): ("T-07",),  # a negative one
     ("T-04", "a fenced producer ends its transaction"): ("T-02",),
     ("T-04", "a producer that was replaced adds partitions"): ("T-01",),  # so they are not in the transaction of the newer one
 }
