@@ -15,10 +15,11 @@ from klamm.journal.segments import EndMark
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.quick.check import check_quickly
 from klamm.pipeline.rules import verdict_tables
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.tests.journal.writing import simple_exchange
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.broken_runs import assert_w_01_is_shown, write_runs
 from klamm.tests.pipeline.journals import no_session, query, run_with, write
 from klamm.tests.pipeline.progress import without_progress
@@ -178,3 +179,19 @@ def test_what_is_not_there_is_one_line(lake: Path, tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     with pytest.raises(PipelineFailed, match="has no tables yet"):
         check(tmp_path, no_session)
+
+
+def test_a_rule_that_needs_what_the_journal_does_not_show_is_not_applicable_and_did_not_pass(tmp_path: Path) -> None:
+    """A journal of frames of clients alone, as a proxy writes it."""
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        simple_exchange(journal)
+    found = check_quickly(tmp_path)
+    lacking = found.not_applicable()
+    assert lacking["D-01"] == "events of the controller"
+    assert lacking["C-25"] == "frames between brokers, journals of several brokers"
+    assert lacking["C-16"] == "frames between brokers or events of the controller or events of brokers"
+    assert not lacking.keys() & {"W-01", "K-01", "M-01", "X-03"}
+    assert not lacking.keys() & set(found.not_exercised())
+    assert found.exercised() + len(lacking) + len(found.not_exercised()) == len(found.rules)
+    assert any(line.startswith("not applicable without events of the controller: ") and "D-01" in line for line in found.lines_of_others())
+    assert found.violations() == 0
