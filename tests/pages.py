@@ -416,7 +416,7 @@ def compatibility_list() -> str:
 
 def conformance_page() -> str:
     """The conformance rules, from their records."""
-    from klamm.pipeline.rules.frames.inputs import needed_inputs
+    from klamm.pipeline.rules.contents import needed_inputs
     from klamm.pipeline.rules.runner import KEPT, rules
 
     lines = [

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from klamm.journal.columns import Column, Direction
 from klamm.pipeline.decode.fields import ALWAYS, Reader, Values
 from klamm.pipeline.decode.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, listed_brokers, partition_states
-from klamm.pipeline.decode.flaws.finders import reader
+from klamm.pipeline.decode.flaw_finders import reader
 from klamm.pipeline.decode.frame_decoder import Plan, Reason, decode_frame, plan
 from klamm.pipeline.decode.json_codec import Body, Decode
 from klamm.pipeline.decode.reencoding import difference, is_sampled, is_second_sampled

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules import runner
-from klamm.pipeline.rules.frames.inputs import SEEN_INPUTS, lacking, seen_of
+from klamm.pipeline.rules.contents import SEEN_INPUTS, lacking, seen_of
 from klamm.pipeline.rules.judgement_plan import needed
 from klamm.pipeline.rules.record import JUDGED_SCHEMA, Need, Rule
 from klamm.pipeline.rules.runner import KEPT, Judgement, Reader, Stat, verdict

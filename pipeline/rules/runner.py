@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.lake import tables
 from klamm.pipeline.lake.windows import FINAL, Window, filled, windows
-from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.frames.inputs import SEEN_INPUTS, Seen, lacking, seen_of
+from klamm.pipeline.rules.contents import SEEN_INPUTS, Contents, Seen, lacking, seen_of
 from klamm.pipeline.rules.judgement_plan import in_order, needed, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View, with_names
 from klamm.pipeline.spark.session import with_settings
@@ -38,7 +37,7 @@ INPUTS_READ = {"headers", "events"}
 """The views of silver that say which inputs a run has."""
 
 FAMILIES = (
-    "traffic", "frames.peers", "frames.inputs", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership",
+    "traffic", "frames.peers", "contents", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership",
     "reassignment", "logs.calls", "logs.rules", "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients",
     "frames.bodies", "frames.clients", "frames.fetches", "frames.producers", "frames.answers",
 )

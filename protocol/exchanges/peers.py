@@ -2,7 +2,7 @@
 
 What a connection is decides, not what it calls itself. It is that of a broker if a request on it is one that only brokers send, or that of
 a follower, or if its software is that of Klamm's brokers. Until then a client id that brokers have counts, as long as all requests on it
-are such as brokers send too: a client with such an id that asks for metadata, or fetches as a consumer, is a client. A client may imitate
+are such as brokers send too: who requests metadata with such an id, or fetches as a consumer, is a client. A client may imitate
 single requests of brokers, as `Admin.abortTransaction` does with WriteTxnMarkers: it stays a client.
 """
 
@@ -22,7 +22,7 @@ id, and a client may have a number too."""
 UNNAMED = frozenset(key for key, api in APIS.items() if api.sent_by is SentBy.BOTH) | {
     ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE,
 }
-"""Keys of the APIs that brokers and clients call: they do not tell who it is."""
+"""Keys of the APIs whose requests both brokers and clients send: they do not tell who it is."""
 
 REPLICA_STATE_SINCE = 15
 """Version of Fetch since which the replica id is a tagged field."""

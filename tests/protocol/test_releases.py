@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from klamm.pipeline.decode.flaws.cluster import versions
+from klamm.pipeline.decode.cluster_flaws import versions
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.releases import RELEASES, newest, ranges
 

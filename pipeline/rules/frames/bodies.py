@@ -1,5 +1,5 @@
 """Rules about single bodies, `K` of clients' requests and `F`, `M`, `O`, `V`, `G`, `T` of responses. The bodies are judged where they are
-decoded (`pipeline/decode/flaws`), so these rules cost next to nothing where nothing is wrong.
+decoded (`pipeline/decode/flaw_finders.py`), so these rules cost next to nothing where nothing is wrong.
 """
 
 from __future__ import annotations

@@ -43,6 +43,6 @@ FROM (
     FROM fields LATERAL VIEW explode(flaws) AS flaw WHERE dir IN (0, 1)) f
 LEFT JOIN peers p ON p.run_id = f.run_id AND p.node_id = f.node_id AND p.process = f.process AND p.conn_id = f.conn_id""",
 )
-"""What single bodies show to be wrong (`pipeline/decode/flaws`)."""
+"""What single bodies show to be wrong (`pipeline/decode/flaw_finders.py`)."""
 
 VIEWS = (PEERS, BODY_COUNTS, FLAWS)

@@ -188,7 +188,7 @@ def two_brokers_name_two_clusters(run: Run) -> tuple[int, int]:
 # --- fetch sessions
 
 
-class Session:
+class FetchingClient:
     """A client that fetches; methods return the seqs of request and response."""
 
     def __init__(self, run: Run, conn: int = 1) -> None:
@@ -211,7 +211,7 @@ class Session:
 @good("F-05")
 @good("K-10")
 def a_session_goes_on(run: Run) -> None:
-    session = Session(run)
+    session = FetchingClient(run)
     session.fetch(0, 0, told=7)
     session.fetch(7, 1)
     session.fetch(7, 2)
@@ -222,33 +222,33 @@ def a_session_goes_on(run: Run) -> None:
 
 @bad("F-04")
 def a_session_is_answered_with_another_one(run: Run) -> int:
-    session = Session(run)
+    session = FetchingClient(run)
     session.fetch(0, 0, told=7)
     return session.fetch(7, 1, told=9)[1]
 
 
 @bad("F-04")
 def a_fetch_without_a_session_gets_one(run: Run) -> int:
-    return Session(run).fetch(0, -1, told=7)[1]
+    return FetchingClient(run).fetch(0, -1, told=7)[1]
 
 
 @bad("F-05", also=["K-10"])
 def a_broker_takes_an_epoch_that_is_not_the_next(run: Run) -> int:
-    session = Session(run)
+    session = FetchingClient(run)
     session.fetch(0, 0, told=7)
     return session.fetch(7, 2)[1]
 
 
 @bad("F-05")
 def a_broker_refuses_the_next_epoch(run: Run) -> int:
-    session = Session(run)
+    session = FetchingClient(run)
     session.fetch(0, 0, told=7)
     return session.fetch(7, 1, told=0, error=71)[1]
 
 
 @bad("K-10")
 def a_client_leaves_out_an_epoch(run: Run) -> int:
-    session = Session(run)
+    session = FetchingClient(run)
     session.fetch(0, 0, told=7)
     session.fetch(7, 1)
     return session.fetch(7, 3, told=0, error=71)[0]
@@ -256,7 +256,7 @@ def a_client_leaves_out_an_epoch(run: Run) -> int:
 
 @bad("K-10")
 def a_client_repeats_an_epoch(run: Run) -> int:
-    session = Session(run)
+    session = FetchingClient(run)
     session.fetch(0, 0, told=7)
     session.fetch(7, 1)
     return session.fetch(7, 1, told=0, error=71)[0]
@@ -264,21 +264,21 @@ def a_client_repeats_an_epoch(run: Run) -> int:
 
 @good("K-11")
 def a_client_fetches_all_after_its_session_was_lost(run: Run) -> None:
-    session = Session(run)
+    session = FetchingClient(run)
     session.fetch(7, 4, told=0, error=70)
     session.fetch(7, 0, told=8)
 
 
 @bad("K-11")
 def a_client_goes_on_with_a_session_that_was_lost(run: Run) -> int:
-    session = Session(run)
+    session = FetchingClient(run)
     session.fetch(7, 4, told=0, error=70)
     return session.fetch(7, 5, told=0, error=70)[0]
 
 
 def aborted(run: Run, isolation: int) -> int:
     """A read with an aborted transaction in its response; the seq of that."""
-    session = Session(run)
+    session = FetchingClient(run)
     asked = session.ask(0, -1, isolation)
     form = messages.FetchResponse
     row = form.PartitionData(

@@ -12,7 +12,7 @@ from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 OUT_OF_ORDER, TIMED_OUT, TOO_LARGE = 45, 7, 10
 
 
-class Producer:
+class SequencedProducer:
     """An idempotent producer at a broker."""
 
     def __init__(self, run: Run, node: int = 1, *, is_given: bool = True) -> None:
@@ -46,7 +46,7 @@ class Producer:
 @good("P-01")
 @good("P-02")
 def sequence_numbers_rise(run: Run) -> None:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, 4)
     first, second = producer.ask(1), producer.ask(2)
     producer.answer(first, 5)
@@ -57,30 +57,30 @@ def sequence_numbers_rise(run: Run) -> None:
 
 @bad("P-01")
 def a_producer_begins_with_another_number(run: Run) -> int:
-    return Producer(run).produce(1, 4)[0]
+    return SequencedProducer(run).produce(1, 4)[0]
 
 
 @silent("P-01")
 def a_producer_that_was_there_before_the_journal(run: Run) -> None:
-    Producer(run, is_given=False).produce(4, 4)
+    SequencedProducer(run, is_given=False).produce(4, 4)
 
 
 @silent("P-01")
 def a_producer_that_moves_with_the_leader(run: Run) -> None:
-    Producer(run).produce(0, 4)
-    Producer(run, 2, is_given=False).produce(1, 5)
+    SequencedProducer(run).produce(0, 4)
+    SequencedProducer(run, 2, is_given=False).produce(1, 5)
 
 
 @bad("P-02", also=["P-06"])
 def a_number_is_left_out(run: Run) -> int:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, 4)
     return producer.produce(2, 5)[0]
 
 
 @good("P-03")
 def a_number_that_was_refused_gets_other_records(run: Run) -> None:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, error=TOO_LARGE)
     producer.produce(0, 4, value=b"b")
     producer.produce(0, 4, value=b"b")
@@ -88,14 +88,14 @@ def a_number_that_was_refused_gets_other_records(run: Run) -> None:
 
 @bad("P-03")
 def a_number_that_was_written_gets_other_records(run: Run) -> int:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, 4)
     return producer.produce(0, 4, value=b"b")[0]
 
 
 @good("P-04")
 def an_epoch_begins_with_other_records(run: Run) -> None:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, error=TIMED_OUT)
     producer.init(1)
     producer.produce(0, 4, epoch=1, time=2)
@@ -103,7 +103,7 @@ def an_epoch_begins_with_other_records(run: Run) -> None:
 
 @bad("P-04")
 def records_of_an_open_batch_are_sent_in_another_epoch(run: Run) -> int:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, error=TIMED_OUT)
     producer.init(1)
     return producer.produce(0, 4, epoch=1)[0]
@@ -111,7 +111,7 @@ def records_of_an_open_batch_are_sent_in_another_epoch(run: Run) -> int:
 
 @good("P-05")
 def a_repetition_gets_the_offset_of_the_first(run: Run) -> None:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, 4)
     producer.produce(1, 5)
     producer.produce(0, 4)
@@ -119,27 +119,27 @@ def a_repetition_gets_the_offset_of_the_first(run: Run) -> None:
 
 @bad("P-05")
 def a_repetition_is_written_twice(run: Run) -> int:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, 4)
     return producer.produce(0, 5)[1]
 
 
 @bad("P-05")
 def a_repetition_is_out_of_order(run: Run) -> int:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, 4)
     return producer.produce(0, error=OUT_OF_ORDER)[1]
 
 
 @good("P-06", also=["P-02"])
 def a_batch_behind_a_gap_is_refused(run: Run) -> None:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, 4)
     producer.produce(2, error=OUT_OF_ORDER)
 
 
 @bad("P-06", also=["P-02"])
 def a_batch_behind_a_gap_is_taken(run: Run) -> int:
-    producer = Producer(run)
+    producer = SequencedProducer(run)
     producer.produce(0, 4)
     return producer.produce(2, 5)[1]

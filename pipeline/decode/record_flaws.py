@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Any
 
 from klamm.pipeline.decode.fields import HEADER_BYTES, NO_ID
-from klamm.pipeline.decode.flaws.finding import Flaw, partitions_of, repeated
+from klamm.pipeline.decode.flaws import Flaw, partitions_of, repeated
 from klamm.pipeline.decode.json_codec import Body
 
 _BATCH = Struct(">qi4xb4x2xi").unpack_from

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from klamm.pipeline.decode.fields import NO_ID
-from klamm.pipeline.decode.flaws.finding import Flaw, repeated
+from klamm.pipeline.decode.flaws import Flaw, repeated
 from klamm.pipeline.decode.json_codec import Body
 from klamm.protocol.apis import APIS, ApiKey
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from klamm.pipeline.decode.flaws.finding import Flaw, partitions_of, repeated
+from klamm.pipeline.decode.flaws import Flaw, partitions_of, repeated
 from klamm.pipeline.decode.json_codec import Body
 
 CONSUMER = "consumer"

@@ -1,1 +1,0 @@
-"""What a single body shows to be wrong, found where the body is decoded."""
