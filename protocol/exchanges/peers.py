@@ -22,7 +22,7 @@ id, and a client may have a number too."""
 UNNAMED = frozenset(key for key, api in APIS.items() if api.sent_by is SentBy.BOTH) | {
     ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE,
 }
-"""Keys of the APIs whose requests both brokers and clients send: they do not tell who it is."""
+"""Keys of the APIs that brokers and clients have in common, which identify neither."""
 
 REPLICA_STATE_SINCE = 15
 """Version of Fetch since which the replica id is a tagged field."""
