@@ -1,7 +1,8 @@
 """Silver to gold: the tables that people look at. Each is one SQL statement over the views of `tables.views` and prepared ones.
 
 Whenever a run has new rows, its gold is computed again, and the folder of the run is overwritten; of a run that goes on for long only what
-is not final (`lake/windows.py`). The tables of verdicts are made at the same time, from the same views (`rules/runner.py`).
+is not final (`lake/windows.py`). The tables of verdicts are made at the same time, from the same views (`rules/runner.py`). Each table is
+entered in its manifest as soon as its files are in their place; verdicts come last, and say of which rows gold was made.
 """
 
 from __future__ import annotations
@@ -257,14 +258,12 @@ def build_gold(
 
 def _build_whole(spark: SparkSession, lake: Path, runs: Sequence[str], begin: Begin) -> Judgement:
     parts.clear(lake, QUERIES, BATCH)
-    entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
-        entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
+        parts.enter(lake, _build(spark, lake, table, query_of(table), runs, rows))
 
     judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), build), begin=begin)
-    parts.enter(lake, entries)
-    write_judgement(lake, judgement, runs)
+    write_judgement(lake, judgement, runs, with_gold=True)
     drop_parts(lake, QUERIES, runs, behind=None)
     return judgement
 
@@ -285,19 +284,17 @@ def _build_window(spark: SparkSession, lake: Path, window: Window, begin: Begin)
     runs = [window.run]
     for part in window.parts:
         parts.clear(lake, QUERIES, part.batch(BATCH))
-    entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
         if table in (*SUMS, *OF_ROWS, *THAT_END):
             for part in window.parts:
                 made = _build(spark, lake, table, query_of(table, part), runs, rows, part.batch(BATCH), part.since_ns)
-                entries.extend(map(part.dated, made))
+                parts.enter(lake, [part.dated(entry) for entry in made])
         elif window.end is None:
-            entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
+            parts.enter(lake, _build(spark, lake, table, query_of(table), runs, rows))
 
     contents = Contents(lake, runs, (), window=window)
     judgement = judge_lake(spark, lake, runs, readers=_readers(contents, build), window=window, begin=begin)
-    parts.enter(lake, entries)
     write_window(lake, judgement, window)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -36,8 +36,10 @@ from klamm.pipeline.lake.bronze import (
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import spark_failures, written
+from klamm.pipeline.lake.tables import GOLD, SILVER
 from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
+from klamm.pipeline.rules.verdict_tables import old_gold
 from klamm.pipeline.spark.workers import cluster_failures
 from klamm.pipeline.upkeep import upkeep
 
@@ -70,11 +72,10 @@ class RunOutcome(NamedTuple):
 
 
 def run(
-    folder: Path, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None,
-    due: Collection[str] = (),
+    folder: Path, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
 ) -> RunOutcome:
     """Bring all tables of a lake up to date. `session` opens Spark, if there is work for it. With `keep_ns`, what is older is removed
-    (`retention.py`). `due` are runs that have rows which their gold has not seen.
+    (`retention.py`).
 
     Raises PipelineFailed, also if rows got lost.
     """
@@ -86,7 +87,7 @@ def run(
         is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)
         stream.remove_remains(lake)
-        refuse_missing(lake)
+        refuse_missing(lake, [table.path for table in SILVER])
         found, copies = own_segments(pending(lake, commits))
         notes = [*copies, *(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
         if not found and not commits.journals:
@@ -95,13 +96,13 @@ def run(
         converted = _bronze_and_silver(lake, commits, found, session, progress) if found or not commits.is_folded else []
         torn = [one for one in converted if one.lost is not None]
         notes += [f"{one.run}/{one.batch}: rows are lost, {one.rows} are there: {one.lost}" for one in torn]
-        runs = sorted(commits.runs) if is_rebuilt else sorted({*due, *(one.run for one in converted)})
+        runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
         upkept = upkeep(lake, commits, keep_ns)
         rows = stream.account(lake, commits)
         runs = sorted({*runs, *upkept.shortened}.difference(upkept.removed))
         notes += upkept.notes
         notes += missing.notes(missing.missing_rows(lake, runs))
-        judgement = _gold(session, lake, runs, progress) if gold else None
+        judgement = _gold(session, lake, progress) if gold else None
         return RunOutcome(rows, len(found), tuple(runs), tuple(notes), judgement)
 
 
@@ -132,14 +133,12 @@ def watch(
         progress.begin("watching", None)
         segments = PendingSegments(lake, commits)
         kept_at = time.monotonic()
-        due = set[str]()
         try:
             while not stop.is_set() and query.isActive:
                 found, _ = own_segments(segments.look())
                 _want_seals(segments.written)
                 converted = convert_all(spark, lake, found, progress.step)
                 commits.add(converted)
-                due.update(one.run for one in converted)
                 if converted:
                     looked(converted)
                 if time.monotonic() - kept_at >= upkeep_s:
@@ -151,7 +150,7 @@ def watch(
             query.stop()
         if query.exception() is not None:
             raise query.exception()
-    outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns, due=due)
+    outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns)
     return outcome._replace(segments=commits.added + outcome.segments)
 
 
@@ -181,11 +180,11 @@ def _bronze_while_spark_starts(
         return spark, converting.result()
 
 
-def _gold(session: Callable[[], SparkSession], lake: Path, runs: Sequence[str], progress: Progress) -> Judgement | None:
-    """Make gold for the runs that have new rows, and for those without gold."""
-    there = {entry.run for entry in manifest.entries(lake, "gold/api_matrix")}
-    every = {entry.run for table in ("messages", "events") for entry in manifest.entries(lake, f"silver/{table}")}
-    chosen = sorted({*runs, *(every - there)})
+def _gold(session: Callable[[], SparkSession], lake: Path, progress: Progress) -> Judgement | None:
+    """Make gold for the runs whose gold was not made of all rows that silver has now; of the others no part may be gone."""
+    chosen = old_gold(lake)
+    every = {entry.run for table in GOLD for entry in manifest.entries(lake, table.path)}
+    refuse_missing(lake, [table.path for table in GOLD], every.difference(chosen))
     if not chosen:
         return None
 

@@ -38,8 +38,11 @@ def command(lake: Path, target: str | None, keep_ns: int | None, as_json: bool) 
     with extra_needed("delta", lambda: "klamm pipeline publish"), written(lake) as folder:
         from klamm.pipeline.lake.damage import refuse_missing
         from klamm.pipeline.lake.delta import publish, remove_old
+        from klamm.pipeline.rules.verdict_tables import old_gold_notes
 
         refuse_missing(folder)
+        for note in old_gold_notes(folder):
+            click.echo(note, err=True)
         done = list(publish(folder, target))
         gone = list(remove_old(target, keep_ns)) if target is not None and keep_ns is not None else []
     if as_json:

@@ -26,7 +26,10 @@ def command(lake: Path, engine: Engine) -> None:
     from klamm.pipeline.lake.damage import refuse_missing
     from klamm.pipeline.lake.folder import existing
     from klamm.pipeline.lake.sql_views import statements
+    from klamm.pipeline.rules.verdict_tables import old_gold_notes
 
     folder = existing(lake)
     refuse_missing(folder)
+    for note in old_gold_notes(folder):
+        click.echo(note, err=True)
     say("\n".join(f"{statement};" for statement in statements(folder, engine)))

@@ -22,7 +22,7 @@ from klamm.pipeline.lake.layout import is_current
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
 from klamm.pipeline.lake.unjudged_rows import empty_segments, lines, missing_rows, torn_segments
 from klamm.pipeline.report.reading import FRAMES, RunTables, StoredTables
-from klamm.pipeline.rules.verdict_tables import read_judgement
+from klamm.pipeline.rules.verdict_tables import old_gold, old_gold_notes, read_judgement
 
 LIMIT = 300_000
 """Frames of a run whose tables are made for a report: 15 s with two cores. What is larger comes again, and the lake keeps its tables."""
@@ -73,7 +73,7 @@ def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[R
     if run in stored and (count > limit or not _makes_more(lake, run, found, late)):
         with damage_named(lake):
             refuse_missing(lake, [table.path for table in (*BRONZE, *SILVER, *GOLD)], [run])
-            notes = lines(missing_rows(lake, [run]), torn_segments(lake, [run]))
+            notes = lines(missing_rows(lake, [run]), torn_segments(lake, [run])) + old_gold_notes(lake, [run])
             if late:
                 rows = frames(late)
                 what = f"{rows:,} frames" if rows else "events"
@@ -109,4 +109,4 @@ def _makes_more(lake: Path, run: str, found: Sequence[Segment], late: Sequence[S
     names = {batch_name(segment) for segment in found}
     if not names.issuperset(entry.batch for entry in manifest.entries(lake, FRAMES.path, [run]) if entry.rows):
         return False
-    return bool(late) or not is_current(lake) or read_judgement(lake, [run]) is None
+    return bool(late) or not is_current(lake) or bool(old_gold(lake, [run])) or read_judgement(lake, [run]) is None

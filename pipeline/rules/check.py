@@ -21,7 +21,7 @@ from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.evidence import Place, RowsOf, bronze_rows, evidence_lines
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict
-from klamm.pipeline.rules.verdict_tables import read_judgement, write_judgement
+from klamm.pipeline.rules.verdict_tables import old_gold_notes, read_judgement, write_judgement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,10 +139,11 @@ def _check(lake: Path, open_session: Callable[[], SparkSession], runs: Sequence[
     checked.torn = torn_segments(lake, judging)
     checked.quarantined = quarantined_rows(lake, judging)
     checked.note_what_is_not_judged()
+    checked.notes += old_gold_notes(lake, judging)
     if stored is None and not chosen:
         try:
             with written(lake):
-                write_judgement(lake, judgement, judging)
+                write_judgement(lake, judgement, judging, with_gold=False)
         except PipelineFailed as problem:
             checked.notes.append(f"the verdicts are not stored: {problem}")
     checked.read_evidence(bronze_rows(lake))

@@ -5,6 +5,9 @@ last place, which is replaced. A final part says up to which place its rows were
 
 Each file has a stamp of the rows that were judged and of the code that judged them. While the stamp is valid, verdicts are read from the
 file instead of judging again. Violations after the first `KEPT` of a rule in a part are counted but not stored.
+
+The counts of the rules are written last of all gold of a run. Their file also says which rows of silver the other tables were made of: so
+gold that a killed run did not make, or did not finish, is known as old (`old_gold`), whoever judges the run in the meantime.
 """
 
 from __future__ import annotations
@@ -12,15 +15,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.column_types import arrow_schema
-from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.manifest import Entry, Footers
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
 from klamm.pipeline.lake.windows import Closed, Cut, Window, is_valid
@@ -32,6 +37,7 @@ BATCH = "rules"
 
 STAMP = b"klamm.judged"
 CLOSED = b"klamm.closed"
+MADE_OF = b"klamm.made_of"
 
 TABLES = (VERDICTS, RULE_STATS)
 
@@ -44,22 +50,24 @@ class Final(NamedTuple):
     closed: Closed
 
 
-def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str]) -> list[Entry]:
+def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str], *, with_gold: bool) -> list[Entry]:
     """Write gold/verdicts and gold/rule_stats of the runs in place of what was there; the manifests' entries. A few rows of each run, so
-    the driver writes them."""
-    entries, stamps = [], _stamps(lake, runs)
+    the driver writes them. `with_gold`: the other tables of gold have been made of the same rows."""
+    entries, stamps, rows = [], _stamps(lake, runs), _silver(lake, runs) if with_gold else _gold_made_of(lake, runs)
     for run in runs:
-        entries += _write(lake, run, BATCH, judgement.of(run, run), None, {STAMP: stamps[run]})
+        entries += _write(lake, run, BATCH, judgement.of(run, run), None, {STAMP: stamps[run], MADE_OF: rows.get(run, "")})
     manifest.append(lake, entries)
     drop_parts(lake, TABLES, runs, behind=None)
     return entries
 
 
 def write_window(lake: Path, judgement: Judgement, window: Window) -> None:
-    """The same of the parts of one window of a run."""
+    """The same of the parts of one window of a run, whose gold has been made."""
     entries: list[Entry] = []
     for part in window.parts:
-        about = {CLOSED: _text(window.closing)} if part.is_final else {STAMP: _stamps(lake, [window.run])[window.run]}
+        stamps = (_stamps(lake, [window.run]), _silver(lake, [window.run]))
+        judged, made_of = (stamp[window.run] for stamp in stamps)
+        about = {CLOSED: _text(window.closing)} if part.is_final else {STAMP: judged, MADE_OF: made_of}
         written = _write(lake, window.run, part.batch(BATCH), judgement.of(window.run, part.name), part.since_ns, about)
         entries += map(part.dated, written)
     manifest.append(lake, entries)
@@ -84,6 +92,18 @@ def drop_parts(lake: Path, tables: Iterable[Table], runs: Collection[str], behin
         ]
         if gone:
             manifest.drop(lake, table.path, gone)
+
+
+def old_gold(lake: Path, runs: Collection[str] | None = None) -> list[str]:
+    """The runs, of all in silver or of these, whose gold was not made of the rows that silver has now: it lacks some, or is missing."""
+    silver = _silver(lake, runs)
+    made_of = _gold_made_of(lake, silver)
+    return sorted(run for run, rows in silver.items() if made_of.get(run) != rows)
+
+
+def old_gold_notes(lake: Path, runs: Collection[str] | None = None) -> list[str]:
+    """A line for each of these runs, or of all, whose gold is old."""
+    return [f"run {run}: gold is older than silver, it is made again by klamm pipeline run {lake}" for run in old_gold(lake, runs)]
 
 
 def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
@@ -136,11 +156,35 @@ def _says(part: pa.Table, key: bytes) -> str:
 
 def _stamps(lake: Path, runs: Sequence[str]) -> dict[str, str]:
     """Of each run: the rows that the rules see and the code that judges them, as one short text."""
-    code = code_digest()
-    rows = {table.path: manifest.rows_by_run(lake, table.path) for table in SILVER}
-    return {
-        run: hashlib.sha256(f"{code} {[(path, counts.get(run, 0)) for path, counts in rows.items()]}".encode()).hexdigest() for run in runs
-    }
+    code, silver = code_digest(), _silver(lake, runs)
+    return {run: _digest(f"{code} {silver.get(run)}") for run in runs}
+
+
+def _silver(lake: Path, runs: Collection[str] | None) -> dict[str, str]:
+    """Of each run in silver: how many rows its tables have and of which time, as one short text. Merging parts does not change it."""
+    parts: dict[str, dict[str, list[Footers]]] = {}
+    for table in SILVER:
+        for entry in manifest.entries(lake, table.path, runs):
+            if entry.rows:
+                told = Footers(entry.rows, entry.first_ts_ns, entry.last_ts_ns)
+                parts.setdefault(entry.run, {}).setdefault(table.path, []).append(told)
+    return {run: _digest(str({path: tuple(manifest.together(told)) for path, told in tables.items()})) for run, tables in parts.items()}
+
+
+def _gold_made_of(lake: Path, runs: Collection[str]) -> dict[str, str]:
+    """Of each run with gold: the rows of silver that it was made of, as `_silver` has them."""
+    found = {}
+    for entry in manifest.entries(lake, RULE_STATS.path, runs):
+        if entry.batch == BATCH:
+            with suppress(OSError, ValueError, pa.ArrowException):
+                (file,) = manifest.part_files(lake, entry)
+                about = pq.read_schema(file).metadata or {}
+                found[entry.run] = about.get(MADE_OF, b"").decode()
+    return found
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write(lake: Path, run: str, batch: str, judgement: Judgement, since_ns: int | None, about: dict[bytes, str]) -> list[Entry]:

@@ -18,10 +18,11 @@ from klamm.pipeline.lake import bronze, layout, manifest
 from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.layout import LAYOUT, PLACE
-from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import MESSAGES, views
 from klamm.pipeline.rules.check import check
+from klamm.pipeline.rules.runner import Judgement
+from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.pipeline.run import run, watch
 from klamm.pipeline.stream import STREAM, account
 from klamm.tests.harness.read_only import read_only
@@ -231,14 +232,14 @@ def run_with_nothing(lake: Path) -> Any:
 
 
 def up_to_date(lake: Path, *runs: str, gold: bool = True) -> None:
-    """A lake whose stream has read all commits, with an empty table of gold for each run."""
+    """A lake whose stream has read all commits, with gold of each run that has verdicts only."""
     for run_id in runs:
         write(lake, run_id, exchanges=2).close()
     to_silver(lake, "0")
     layout.keep(lake)
     Store(lake).put(f"{STREAM}/metadata", b"{}")
     if gold:
-        manifest.append(lake, [Entry("gold/api_matrix", run_id, "0", f"gold/api_matrix/run={run_id}/batch=0", 0) for run_id in runs])
+        write_judgement(lake, Judgement([], []), runs, with_gold=True)
 
 
 def test_a_run_with_nothing_new_needs_no_spark_and_says_the_rows_of_the_lake(tmp_path: Path) -> None:
@@ -279,10 +280,22 @@ def leave_a_commit(lake: Path) -> None:
 
 
 def lose_gold(lake: Path) -> None:
-    manifest.drop(lake, "gold/api_matrix", manifest.entries(lake, "gold/api_matrix"))
+    manifest.drop(lake, "gold/rule_stats", manifest.entries(lake, "gold/rule_stats"))
 
 
-@pytest.mark.parametrize("change", [lose_the_stream, write_a_segment, leave_a_commit, lose_gold])
+def leave_silver(lake: Path) -> None:
+    """As a run does that is killed before it makes gold."""
+    write(lake, node=2).close()
+    to_silver(lake, "1")
+
+
+def leave_silver_and_judge(lake: Path) -> None:
+    """The same, and then `check` judges the run and stores its verdicts."""
+    leave_silver(lake)
+    write_judgement(lake, Judgement([], []), ["r"], with_gold=False)
+
+
+@pytest.mark.parametrize("change", [lose_the_stream, write_a_segment, leave_a_commit, lose_gold, leave_silver, leave_silver_and_judge])
 def test_a_run_with_work_for_spark_opens_it(change: Callable[[Path], None], tmp_path: Path) -> None:
     up_to_date(tmp_path, "r")
     change(tmp_path)

@@ -102,7 +102,7 @@ def test_a_run_is_judged_again_when_what_was_judged_or_what_judged_it_is_not_the
 def test_the_verdicts_of_all_rules_are_tables_and_replaced_by_the_next(spark: Any, lake: Path) -> None:
     runs = ["right", "server"]
     judged = check(lake, lambda: spark, runs=runs).judgement
-    write_judgement(lake, judged, runs)
+    write_judgement(lake, judged, runs, with_gold=False)
     verdicts = query(lake, "gold/verdicts", "run_id, rule, severity, seq, evidence")
     assert sorted((*named, [(row["node_id"], row["seq"]) for row in rows]) for *named, rows in verdicts) == [
         ("client", "W-10", "warn", 5, [(1, 3), (1, 5)]), ("server", "W-01", "error", 6, [(1, 3), (1, 4), (1, 6)]),
