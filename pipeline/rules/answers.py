@@ -17,6 +17,13 @@ WHERE names IS NOT NULL AND (dir IN (0, 1) OR api_key IN ({ApiKey.LEADER_AND_ISR
 )
 """What requests and responses of some APIs name, as lists of texts: topics, or topic-partition."""
 
+
+def _some(names: str) -> str:
+    """SQL: the first of these names as a text. Topics may be named by ids, which have 22 characters: those that are known have names."""
+    known = "try_element_at(topics, each), concat(try_element_at(topics, substring(each, 1, 22)), substring(each, 23))"
+    return f"array_join(transform(slice({names}, 1, 5), each -> coalesce({known}, each)), ', ')"
+
+
 _SAME = f"""
 WITH journaled AS (SELECT DISTINCT run_id, node_id FROM ends),
 pairs AS (
@@ -43,18 +50,20 @@ compared AS (
         NOT is_cut AND size(array_distinct(asked)) = size(asked) AND NOT exists(answered, x -> x IS NULL)
             AND size(array_distinct(answered)) < size(answered)
             AND (ids IS NULL OR size(array_distinct(arrays_zip(answered, ids))) < size(answered)) AS is_repeated
-    FROM pairs)
+    FROM pairs),
+known AS (SELECT run_id, map_from_entries(collect_list(struct(named_key, topic_name))) AS topics FROM topic_names GROUP BY run_id)
 SELECT run_id, node_id, conn_id, seq,
     CASE WHEN api_key = {ApiKey.DELETE_TOPICS} AND size(asked) <> size(answered)
-            THEN concat(size(asked), ' topics are named, ', size(answered), ' are answered')
-        WHEN size(missing) > 0 THEN concat('<api ', api_key, '> does not answer ', array_join(slice(missing, 1, 5), ', '))
+            THEN concat('<api ', api_key, '>: ', size(asked), ' topics are named, ', size(answered), ' are answered')
+        WHEN size(missing) > 0 THEN concat('<api ', api_key, '> does not answer ', {_some("missing")})
         WHEN size(surplus) > 0
             THEN concat('<api ', api_key, '> answers ', size(surplus), ' that the request does not name: ',
-                array_join(slice(surplus, 1, 5), ', '))
-        WHEN is_repeated THEN concat('<api ', api_key, '> answers twice what the request names once')
+                {_some("surplus")})
+        WHEN is_repeated THEN concat('<api ', api_key, '> answers twice what the request names once: ',
+            {_some("filter(array_distinct(answered), x -> size(filter(answered, y -> y = x)) > 1)")})
     END AS detail,
     array(cause_seq, seq) AS evidence
-FROM compared"""
+FROM compared LEFT JOIN known USING (run_id)"""
 
 VIEWS = (NAMED,)
 
@@ -63,6 +72,7 @@ RULES: tuple[Rule, ...] = (
         "W-11", "error",
         "An answer names the topics and partitions that its request names and no others: Produce, ListOffsets, OffsetCommit, "
         "CreateTopics, CreatePartitions; Metadata and ElectLeaders with a list; LeaderAndIsr and StopReplica without an error at the top. "
-        "DeleteTopics has as many elements. What is named once is answered once.", "ctl 5.3, 5.5, 12.1, 15", ("named", "ends"), _SAME,
+        "DeleteTopics has as many elements. What is named once is answered once.", "ctl 5.3, 5.5, 12.1, 15",
+        ("named", "ends", "topic_names"), _SAME,
     ),
 )

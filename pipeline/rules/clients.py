@@ -149,7 +149,7 @@ WITH counted AS (
     GROUP BY ALL)
 SELECT run_id, node_id, conn_id, seq,
     if(discoveries = 0, concat('client ', coalesce(client_id, ''),
-        ' sends no request for metadata within {REFRESH_NS // 1_000_000_000} s of error ', error_code), NULL) AS detail,
+        ' sends no request for metadata within {REFRESH_NS // 1_000_000_000} s of <error ', error_code, '>'), NULL) AS detail,
     array(struct(node_id, seq), struct(last_node_id AS node_id, last_seq AS seq)) AS evidence
 FROM counted"""
 
@@ -165,13 +165,16 @@ members AS (SELECT * EXCEPT (sent) FROM sends LATERAL VIEW explode(sent) AS s),
 topics AS (SELECT * EXCEPT (s), s.memberId AS member_id FROM members LATERAL VIEW explode(s.assignment.partitions) AS t),
 owned AS (SELECT * EXCEPT (t), t.topic AS topic FROM topics LATERAL VIEW explode(t.partitions) AS partition),
 twice AS (
-    SELECT run_id, node_id, seq, min(concat(topic, '-', partition)) AS one FROM (
-        SELECT run_id, node_id, seq, topic, partition FROM owned GROUP BY ALL HAVING count(DISTINCT member_id) > 1)
+    SELECT run_id, node_id, seq, min(struct(concat(topic, '-', partition) AS place, members)) AS one FROM (
+        SELECT run_id, node_id, seq, topic, partition, array_sort(collect_set(member_id)) AS members FROM owned
+        GROUP BY run_id, node_id, seq, topic, partition HAVING count(DISTINCT member_id) > 1)
     GROUP BY run_id, node_id, seq)
 SELECT s.run_id, s.node_id, s.conn_id, s.seq,
-    if(t.one IS NULL, NULL, concat('group ', s.group_id, ', generation ', s.generation, ': two members get ', t.one)) AS detail,
+    if(t.one IS NULL, NULL, concat('client ', coalesce(c.client_id, ''), ': group ', s.group_id, ', generation ', s.generation,
+        ': the members ', array_join(t.one.members, ', '), ' get ', t.one.place)) AS detail,
     array(s.known_seq, s.seq) AS evidence
-FROM sends s LEFT JOIN twice t ON t.run_id = s.run_id AND t.node_id = s.node_id AND t.seq = s.seq"""
+FROM sends s LEFT JOIN twice t ON t.run_id = s.run_id AND t.node_id = s.node_id AND t.seq = s.seq
+LEFT JOIN rare_traffic c ON c.run_id = s.run_id AND c.node_id = s.node_id AND c.seq = s.seq AND t.one IS NOT NULL"""
 """About a leader, which is a client: the broker does not look into assignments."""
 
 RULES: tuple[Rule, ...] = (
@@ -194,7 +197,8 @@ RULES: tuple[Rule, ...] = (
         "Fetch or ListOffsets.", "wire 9", ("lasting", "discoveries"), _STALE, about="lasting", is_across=True,
     ),
     Rule(
-        "X-05", "warn", "The leader of a consumer group gives a partition to one member of a generation.", "clients", ("member_calls",),
+        "X-05", "warn", "The leader of a consumer group gives a partition to one member of a generation.", "clients",
+        ("member_calls", "rare_traffic"),
         _OWNED_ONCE, about="member_calls", needs=(messages_of(ApiKey.SYNC_GROUP),),
     ),
 )

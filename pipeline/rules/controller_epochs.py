@@ -156,18 +156,24 @@ C_17 = Rule(
     """,
 )
 
+_LATER = "if(least.ts_ns > most.ts_ns, least.{0}, most.{0})"
+_PLACE = ", ".join(f"if(differs, {_LATER.format(name)}, first.{name}) AS {name}" for name in ("node_id", "conn_id", "seq"))
+"""SQL: where frames disagree about one thing, the place of the later of the two, else that of the first frame."""
+
 C_18 = Rule(
     "C-18", "error", "a partition has one leader in a leader epoch", "controller 6.2, 8", ("partition_epochs",),
-    """
-    SELECT run_id, last.node_id AS node_id, last.conn_id AS conn_id, last.seq AS seq,
-        if(least.leader <> most.leader, format_string('%s-%s: leaders %s and %s in leader epoch %s', topic, partition, least.leader,
-            most.leader, leader_epoch), NULL) AS detail,
+    f"""
+    SELECT run_id, {_PLACE},
+        if(differs,
+            format_string('%s-%s: leader %s by seq %s of broker %s, and leader %s by seq %s of broker %s, in leader epoch %s', topic,
+                partition, least.leader, least.seq, least.node_id, most.leader, most.seq, most.node_id, leader_epoch), NULL) AS detail,
         array(struct(least.node_id AS node_id, least.seq AS seq), struct(most.node_id AS node_id, most.seq AS seq)) AS evidence
     FROM (
-        SELECT run_id, topic_key, partition, leader_epoch, any_value(topic) AS topic, max(first) AS last,
-            min(struct(least.leader AS leader, least.ts_ns, least.node_id AS node_id, least.seq AS seq)) AS least,
-            max(struct(most.leader AS leader, most.ts_ns, most.node_id AS node_id, most.seq AS seq)) AS most
-        FROM partition_epochs GROUP BY run_id, topic_key, partition, leader_epoch)
+        SELECT *, least.leader <> most.leader AS differs FROM (
+            SELECT run_id, topic_key, partition, leader_epoch, any_value(topic) AS topic, max(first) AS first,
+                min(struct(least.leader AS leader, least.ts_ns, least.node_id, least.seq, least.conn_id)) AS least,
+                max(struct(most.leader AS leader, most.ts_ns, most.node_id, most.seq, most.conn_id)) AS most
+            FROM partition_epochs GROUP BY run_id, topic_key, partition, leader_epoch))
     """,
     is_across=True,
 )
@@ -186,12 +192,12 @@ C_19 = Rule(
     explained AS (
         SELECT DISTINCT e.run_id, e.topic_key, e.partition, e.partition_epoch FROM unexplained e JOIN alters a ON {_SAME_PARTITION}
         WHERE a.answer_seq IS NULL OR a.result.errorCode = 0 AND a.result.partitionEpoch = e.partition_epoch)
-    SELECT l.run_id, if(differs, l.last, l.first).node_id AS node_id, if(differs, l.last, l.first).conn_id AS conn_id,
-        if(differs, l.last, l.first).seq AS seq, CASE
+    SELECT l.run_id, {_PLACE}, CASE
         WHEN differs
-            THEN format_string('%s-%s: leader, leader epoch, ISR and mark are %s, %s, %s, %s and %s, %s, %s, %s in partition epoch %s',
-                topic, l.partition, least.leader, least.leader_epoch, to_json(least.isr), least.recovery, most.leader, most.leader_epoch,
-                to_json(most.isr), most.recovery, l.partition_epoch)
+            THEN concat(format_string('%s-%s: leader, leader epoch, ISR and mark are %s, %s, %s, %s by seq %s of broker %s', topic,
+                l.partition, least.leader, least.leader_epoch, to_json(least.isr), least.recovery, least.seq, least.node_id),
+                format_string(' and %s, %s, %s, %s by seq %s of broker %s, in partition epoch %s', most.leader, most.leader_epoch,
+                to_json(most.isr), most.recovery, most.seq, most.node_id, l.partition_epoch))
         WHEN elections > writes OR elections < 0 AND elections > -2147483648
             THEN format_string('%s-%s: leader epoch %s after %s, partition epoch %s after %s', topic, l.partition, leader_epoch,
                 leader_epoch_before, l.partition_epoch, epoch_before)
@@ -217,7 +223,8 @@ C_21 = Rule(
         SELECT run_id, node_id, seq AS event_seq, cause_seq AS seq FROM events
         WHERE kind = 'controller_event' AND cause_seq IS NOT NULL AND get_json_object(input, '$.name') LIKE 'AlterPartition%'),
     wrote AS (
-        SELECT t.run_id, t.node_id, t.seq, coalesce(w.topic_id, w.topic) AS topic_key, w.partition, max(w.partition_epoch) AS written
+        SELECT t.run_id, t.node_id, t.seq, coalesce(w.topic_id, w.topic) AS topic_key, w.partition, max(w.partition_epoch) AS written,
+            max(w.seq) AS written_seq
         FROM taken t JOIN events w ON w.run_id = t.run_id AND w.node_id = t.node_id AND w.cause_seq = t.event_seq
         WHERE w.kind = 'zk_write' AND w.partition IS NOT NULL AND get_json_object(w.output, '$.outcome') = 'OK'
             OR w.kind = 'reassign_phase'
@@ -234,7 +241,7 @@ C_21 = Rule(
     SELECT run_id, node_id, conn_id, answer_seq AS seq, CASE
         WHEN result.errorCode <> 0
                 AND (result.leaderId <> 0 OR result.leaderEpoch <> 0 OR result.partitionEpoch <> 0 OR size(result.isr) > 0)
-            THEN format_string('%s-%s is refused with %s and has a state', topic, partition, result.errorCode)
+            THEN format_string('%s-%s is refused with <error %s> and has a state', topic, partition, result.errorCode)
         WHEN result.errorCode = 0 AND (result.leaderId <> broker_id OR result.leaderEpoch <> leader_epoch OR result.isr <> isr)
             THEN format_string('%s-%s: leader %s, leader epoch %s, ISR %s in response to %s, %s, %s', topic, partition, result.leaderId,
                 result.leaderEpoch, to_json(result.isr), broker_id, leader_epoch, to_json(isr))
@@ -243,7 +250,7 @@ C_21 = Rule(
         WHEN differs AND is_shared IS NULL
             THEN format_string('%s-%s: partition epoch %s in response to %s, and %s was written', topic, partition,
                 result.partitionEpoch, partition_epoch, written)
-        END AS detail, array(seq, answer_seq) AS evidence
+        END AS detail, array_compact(array(seq, if(differs, written_seq, NULL), answer_seq)) AS evidence
     FROM compared LEFT JOIN shared USING (run_id, node_id, seq, topic_key, partition)
     """),
     about="alters",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.rules.controller_views import ZERO_ID
-from klamm.pipeline.rules.record import Rule, View, messages_of
+from klamm.pipeline.rules.record import Rule, View, messages_of, rows_at
 from klamm.pipeline.rules.traffic import unless_gaps
 from klamm.protocol.apis import ApiKey
 
@@ -192,8 +192,9 @@ C_16 = Rule(
         WHERE b.source = 'Metadata' AND b.dir = 1 AND (b.host <> e.e.host OR b.port <> e.e.port)
         GROUP BY c.run_id, c.node_id, c.seq),
     clusters AS (
-        SELECT run_id, max_by(cluster_id, n) AS usual FROM (
-            SELECT run_id, cluster_id, count(*) AS n FROM shown_brokers WHERE cluster_id IS NOT NULL GROUP BY run_id, cluster_id)
+        SELECT run_id, max_by(struct(cluster_id, first), n) AS usual FROM (
+            SELECT run_id, cluster_id, count(*) AS n, min(struct(node_id, seq)) AS first FROM shown_brokers
+            WHERE cluster_id IS NOT NULL GROUP BY run_id, cluster_id)
         GROUP BY run_id)
     SELECT run_id, node_id, m.conn_id AS conn_id, seq, CASE
         WHEN u IS NULL AND NOT is_excused THEN format_string('%s-%s was never told to this broker', topic, partition)
@@ -209,7 +210,7 @@ C_16 = Rule(
             THEN format_string('%s-%s: leader %s is not among the live brokers %s', topic, partition, m.leader, to_json(listed.live))
         WHEN is_settled AND agrees AND m.leader = -1 AND m.error_code = 5 AND m.api_version >= 6 AND array_contains(listed.live, u.leader)
             THEN format_string('%s-%s: leader %s lives and is not shown', topic, partition, u.leader)
-        END AS detail, array_compact(array(u.seq, m.request_seq, seq)) AS evidence
+        END AS detail, {rows_at("u.seq", "if(agrees OR is_excused, listed.seq, NULL)", "m.request_seq", "seq")} AS evidence
     FROM judged
     UNION ALL
     SELECT c.run_id, c.node_id, c.conn_id, c.seq, CASE
@@ -223,22 +224,26 @@ C_16 = Rule(
                 d.one.told_port)
         WHEN c.controller_id <> greatest(c.listed.controller_id, -1)
             THEN format_string('controller %s, and %s was told', c.controller_id, c.listed.controller_id)
-        WHEN c.cluster_id <> k.usual THEN format_string('cluster id %s, and other answers have %s', c.cluster_id, k.usual)
-        END, array_compact(array(c.listed.seq, c.request_seq, c.seq))
+        WHEN c.cluster_id <> k.usual.cluster_id
+            THEN format_string('cluster id %s, and other answers have %s', c.cluster_id, k.usual.cluster_id)
+        END,
+        {rows_at(("k.usual.first.node_id", "if(c.cluster_id <> k.usual.cluster_id, k.usual.first.seq, NULL)"), "c.listed.seq",
+            "c.request_seq", "c.seq", node="c.node_id")}
     FROM compared c LEFT JOIN left_out l ON l.run_id = c.run_id AND l.node_id = c.node_id AND l.seq = c.seq
     LEFT JOIN moved d ON d.run_id = c.run_id AND d.node_id = c.node_id AND d.seq = c.seq
     LEFT JOIN clusters k ON k.run_id = c.run_id
     UNION ALL
     SELECT run_id, node_id, conn_id, seq,
         if(shown < known.n, format_string('%s has %s partitions, and %s were told', topic, shown, known.n), NULL),
-        array(known.seq, request_seq, seq)
+        {rows_at("known.seq", "request_seq", "seq")}
     FROM partitions
     UNION ALL
     SELECT a.run_id, a.node_id, a.conn_id, a.seq,
         if(l.one IS NULL, NULL, format_string('all topics are asked for, and %s is left out', l.one.topic)),
-        array(coalesce(l.one.seq, a.known.seq), a.request_seq, a.seq)
+        {rows_at("coalesce(l.one.seq, a.known.seq)", "a.request_seq", "a.seq", node="a.node_id")}
     FROM all_topics a LEFT JOIN left_out_topics l ON l.run_id = a.run_id AND l.node_id = a.node_id AND l.seq = a.seq
     """),
+    is_across=True,
 )
 
 _TOLD_BY = (
@@ -272,9 +277,10 @@ C_23 = Rule(
         WHERE api_key = {ApiKey.UPDATE_METADATA} AND source = -1 AND coalesce(error, 0) = 0
             AND topic IN ('__consumer_offsets', '__transaction_state')),
     leads AS (
-        SELECT a.run_id, a.node_id, a.seq, a.broker_id, a.topic, max(t.seq) AS told_seq
+        SELECT a.run_id, a.node_id, a.seq, a.broker_id, a.topic, max(if(t.leader = a.broker_id, t.seq, NULL)) AS told_seq,
+            max(t.seq) AS last_seq
         FROM answers a JOIN told t ON t.run_id = a.run_id AND t.node_id = a.node_id AND t.process = a.process AND t.topic = a.topic
-            AND t.leader = a.broker_id AND t.seq < a.seq AND (t.replaced_seq IS NULL OR t.replaced_seq > a.request_seq)
+            AND t.seq < a.seq AND (t.replaced_seq IS NULL OR t.replaced_seq > a.request_seq)
         GROUP BY a.run_id, a.node_id, a.seq, a.broker_id, a.topic),
     endpoints AS (
         SELECT run_id, node_id, process, seq, broker_id, place,
@@ -299,7 +305,7 @@ C_23 = Rule(
         WHEN l.told_seq IS NULL THEN format_string('broker %s is named as coordinator, and leads no partition of %s', a.broker_id, a.topic)
         WHEN NOT e.is_told THEN format_string('coordinator %s at %s:%s, and %s:%s was told', a.broker_id, a.host, a.port, e.told.host,
             e.told.port)
-        END AS detail, array_compact(array(l.told_seq, a.request_seq, a.seq)) AS evidence
+        END AS detail, array_compact(array(coalesce(l.told_seq, l.last_seq), a.request_seq, a.seq)) AS evidence
     FROM answers a
     LEFT JOIN leads l ON l.run_id = a.run_id AND l.node_id = a.node_id AND l.seq = a.seq AND l.broker_id = a.broker_id AND l.topic = a.topic
     LEFT JOIN listens e ON e.run_id = a.run_id AND e.node_id = a.node_id AND e.seq = a.seq AND e.broker_id = a.broker_id

@@ -26,15 +26,19 @@ C_03 = Rule(
             answer_seq, NULL, if(error IN (11, 31, 77), NULL, controller_epoch)
         FROM requests WHERE error IS NOT NULL),
     seen AS (
-        SELECT *, max(taken) OVER w AS surely, max(begun) OVER w AS perhaps FROM points
+        SELECT *, max(if(taken IS NULL, NULL, struct(taken AS epoch, seq))) OVER w AS surely,
+            max(if(begun IS NULL, NULL, struct(begun AS epoch, -seq AS minus_seq))) OVER w AS perhaps
+        FROM points
         WINDOW w AS (PARTITION BY run_id, receiver, source, receiver_process, registration ORDER BY at
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
     SELECT run_id, node_id, conn_id, seq, CASE
-        WHEN error <> 11 AND greatest(surely, 0) > controller_epoch
-            THEN format_string('controller epoch %s gets error %s after %s', controller_epoch, error, greatest(surely, 0))
-        WHEN error = 11 AND greatest(perhaps, 0) <= controller_epoch AND source = -1
-            THEN format_string('controller epoch %s is refused, the highest before was %s', controller_epoch, perhaps)
-        END AS detail, array(seq, answer_seq) AS evidence
+        WHEN error <> 11 AND greatest(surely.epoch, 0) > controller_epoch
+            THEN format_string('controller epoch %s gets <error %s> after %s', controller_epoch, error, greatest(surely.epoch, 0))
+        WHEN error = 11 AND greatest(perhaps.epoch, 0) <= controller_epoch AND source = -1
+            THEN format_string('controller epoch %s is refused, the highest before was %s', controller_epoch, greatest(perhaps.epoch, 0))
+        END AS detail,
+        array_distinct(array_compact(array(if(error = 11, -perhaps.minus_seq, if(surely.epoch > controller_epoch, surely.seq, NULL)), seq,
+            answer_seq))) AS evidence
     FROM seen WHERE error NOT IN (31, 77) AND (begun IS NULL) = (error = 11)
     """),
 )
@@ -183,11 +187,14 @@ C_11 = Rule(
         WHERE x.body <> y.body)
     SELECT o.run_id, o.node_id, o.conn_id, o.seq, CASE
         WHEN before_on_connection IS NOT NULL AND (answered_on_connection IS NULL OR answered_on_connection > o.seq)
-            THEN format_string('sent while %s has no response', before_on_connection)
-        WHEN d.seq IS NOT NULL THEN format_string('follows %s, which got no response, with another body', before)
+            THEN format_string('sent to broker %s while the request of seq %s has no response', o.peer_id, before_on_connection)
+        WHEN d.seq IS NOT NULL
+            THEN format_string('follows the request of seq %s to broker %s, which got no response, with another body', before, o.peer_id)
         WHEN before IS NOT NULL AND answered IS NULL AND correlation_id_before = correlation_id
-            THEN format_string('repeats %s with its correlation id', before)
-        END AS detail, array_compact(array(before, o.seq)) AS evidence
+            THEN format_string('repeats the request of seq %s to broker %s with its correlation id', before, o.peer_id)
+        END AS detail,
+        array_compact(array(if(before_on_connection IS NOT NULL AND (answered_on_connection IS NULL OR answered_on_connection > o.seq),
+            before_on_connection, before), o.seq)) AS evidence
     FROM in_channels o LEFT JOIN differing d ON o.run_id = d.run_id AND o.node_id = d.node_id AND o.seq = d.seq
     """),
 )
@@ -207,8 +214,9 @@ C_12 = Rule(
         SELECT *, first_value(named) OVER w AS named_first, first_value(count) OVER w AS count_first, first_value(seq) OVER w AS first
         FROM updates WINDOW w AS (PARTITION BY run_id, node_id, batch_seq ORDER BY seq))
     SELECT run_id, node_id, conn_id, seq,
-        if(named <> named_first OR count <> count_first, format_string('%s partitions, %s names %s others', count, first,
-            count_first), NULL) AS detail, array(batch_seq, first, seq) AS evidence
+        if(named <> named_first OR count <> count_first,
+            format_string('names %s partitions, and the request of seq %s names %s others', count, first, count_first), NULL) AS detail,
+        array(batch_seq, first, seq) AS evidence
     FROM compared WHERE seq > first
     """,
 )
@@ -294,11 +302,11 @@ C_15 = Rule(
     UNION ALL
     SELECT run_id, node_id, conn_id, seq, CASE
         WHEN error <> 77 AND taken_before.broker_epoch > broker_epoch
-            THEN format_string('broker epoch %s gets error %s after %s', broker_epoch, error, taken_before.broker_epoch)
+            THEN format_string('broker epoch %s gets <error %s> after %s', broker_epoch, error, taken_before.broker_epoch)
         WHEN error = 77 AND taken_behind.broker_epoch <= broker_epoch
-            THEN format_string('broker epoch %s gets error 77, and %s is taken later', broker_epoch, taken_behind.broker_epoch)
+            THEN format_string('broker epoch %s gets <error 77>, and %s is taken later', broker_epoch, taken_behind.broker_epoch)
         WHEN error = 77 AND newest_epoch = broker_epoch AND last_ts_ns > ts_ns + {PATIENCE_NS}
-            THEN format_string('broker epoch %s gets error 77, and the broker has no other one', broker_epoch)
+            THEN format_string('broker epoch %s gets <error 77>, and the broker has no other one', broker_epoch)
         END,
         array_compact(array(if(error = 77, NULL, taken_before.seq), seq, answer_seq,
             if(error = 77 AND taken_behind.broker_epoch <= broker_epoch, taken_behind.seq, NULL)))
@@ -382,8 +390,9 @@ C_25 = Rule(
         WHEN r.n <= s.n AND NOT array_contains(s.digests, r.digest)
             THEN format_string('<api %s> with correlation id %s is not what controller %s sent', r.api_key, r.correlation_id, s.sender)
         WHEN s.n = 1 AND r.n = 1 AND (s.error <> r.error OR s.errors <> r.errors)
-            THEN format_string('<api %s> with correlation id %s: the response has error %s and %s codes, and controller %s got %s and %s',
-                r.api_key, r.correlation_id, r.error, r.errors, s.sender, s.error, s.errors)
+            THEN concat(format_string('<api %s> with correlation id %s: the response has <error %s> and %s codes', r.api_key,
+                r.correlation_id, r.error, r.errors),
+                format_string(', and controller %s got <error %s> and %s', s.sender, s.error, s.errors))
         END AS detail,
         array_compact(array(struct(s.sender AS node_id, s.seq AS seq), struct(r.node_id AS node_id, r.seq AS seq),
             if(r.answer_seq IS NULL, NULL, struct(r.node_id AS node_id, r.answer_seq AS seq)),

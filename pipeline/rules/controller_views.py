@@ -116,8 +116,8 @@ PARTITION_EPOCHS = View(
             min(isr) AS isr, max(isr) AS isr_most, min(recovery) AS recovery, max(recovery) AS recovery_most,
             min(if(api_key = {ApiKey.LEADER_AND_ISR}, api_version, api_version - 1)) AS lowest_version, max(controller_id) AS controller_id,
             min(struct(ts_ns, node_id, seq, conn_id)) AS first, max(struct(ts_ns, node_id, seq, conn_id)) AS last,
-            min(struct(leader, leader_epoch, isr, coalesce(recovery, 0) AS recovery, ts_ns, node_id, seq)) AS least,
-            max(struct(leader, leader_epoch, isr, coalesce(recovery, 0) AS recovery, ts_ns, node_id, seq)) AS most
+            min(struct(leader, leader_epoch, isr, coalesce(recovery, 0) AS recovery, ts_ns, node_id, seq, conn_id)) AS least,
+            max(struct(leader, leader_epoch, isr, coalesce(recovery, 0) AS recovery, ts_ns, node_id, seq, conn_id)) AS most
         FROM states LEFT ANTI JOIN deleted USING (run_id, topic_key)
         WHERE leader <> -2 AND partition_epoch >= 0 GROUP BY run_id, topic_key, partition, partition_epoch)
     SELECT *, lag(partition_epoch) OVER w AS epoch_before, lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS

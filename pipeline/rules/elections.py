@@ -50,7 +50,7 @@ shown AS (
     WHERE s.api_key = {ApiKey.METADATA} AND s.leader_epoch >= 0),
 outcomes AS (
     SELECT w.run_id, w.node_id, w.process, w.conn_id, w.seq, w.cause_seq, w.api_version, w.topic, w.partition, w.election_type,
-        max_by(struct(t.leader, t.leader_epoch, t.replicas, t.isr, t.offline), t.seq) FILTER (WHERE t.seq < w.cause_seq) AS before,
+        max_by(struct(t.leader, t.leader_epoch, t.replicas, t.isr, t.offline, t.seq), t.seq) FILTER (WHERE t.seq < w.cause_seq) AS before,
         max_by(struct(t.leader, t.leader_epoch, t.replicas, t.isr, t.offline, t.seq), t.leader_epoch)
             FILTER (WHERE t.seq > w.cause_seq AND t.seq < w.seq AND t.leader >= 0) AS within
     FROM won w LEFT JOIN told t ON t.run_id = w.run_id AND t.node_id = w.node_id AND t.process = w.process AND t.topic = w.topic
@@ -67,23 +67,24 @@ lists AS (
     FROM events
     WHERE kind = 'controller_elected' OR kind = 'config_change' AND get_json_object(output, '$.listed') IS NOT NULL),
 blacklist AS (
-    SELECT w.run_id, w.node_id, w.seq, max_by(l.listed, l.seq) AS listed
+    SELECT w.run_id, w.node_id, w.seq, max_by(l.listed, l.seq) AS listed, max(l.seq) AS listed_seq
     FROM (SELECT DISTINCT run_id, node_id, seq FROM won) w
     JOIN lists l ON l.run_id = w.run_id AND l.node_id = w.node_id AND l.seq < w.seq GROUP BY ALL)
 SELECT o.run_id, o.node_id, o.conn_id, o.seq,
     -- Version 0 has no code for a leader that is preferred already. Where a journal begins late, nobody knows who led before.
     CASE WHEN o.within IS NULL AND o.api_version = 0 AND (o.before IS NULL OR o.before.leader = {_preferred("o.before")}) THEN NULL
         WHEN o.within IS NULL
-            THEN concat(o.topic, '-', o.partition, ': error 0, but no UpdateMetadata between request and answer has its leader')
+            THEN concat(o.topic, '-', o.partition, ': NONE, but no UpdateMetadata between request and answer has its leader')
         WHEN o.before IS NOT NULL AND o.within.leader_epoch <= o.before.leader_epoch
-            THEN concat(o.topic, '-', o.partition, ': error 0, but leader epoch ', o.before.leader_epoch, ' did not rise')
+            THEN concat(o.topic, '-', o.partition, ': NONE, but leader epoch ', o.before.leader_epoch, ' did not rise')
         -- A controller whose term began before the journal may know listed brokers.
         WHEN o.election_type = 0 AND b.listed IS NOT NULL AND o.within.leader <> {_preferred("o.within")}
-            THEN concat(o.topic, '-', o.partition, ': error 0, but leader ', o.within.leader, ' is not preferred')
+            THEN concat(o.topic, '-', o.partition, ': NONE, but leader ', o.within.leader, ' is not preferred')
         WHEN n.metadata.leader_epoch < o.within.leader_epoch AND d.seq IS NULL
             THEN concat(o.topic, '-', o.partition, ': Metadata falls to leader epoch ', n.metadata.leader_epoch)
     END AS detail,
-    array_compact(array(o.cause_seq, o.within.seq, o.seq, if(n.metadata.leader_epoch < o.within.leader_epoch, n.metadata.seq, NULL)))
+    array_compact(array(o.before.seq, if(arrays_overlap(o.within.replicas, b.listed), b.listed_seq, NULL), o.cause_seq, o.within.seq, o.seq,
+        if(n.metadata.leader_epoch < o.within.leader_epoch, n.metadata.seq, NULL)))
         AS evidence
 FROM outcomes o
 LEFT JOIN next n ON n.run_id = o.run_id AND n.node_id = o.node_id AND n.seq = o.seq AND n.topic = o.topic AND n.partition = o.partition
@@ -95,9 +96,9 @@ LEFT JOIN (
 
 _MESSAGES = """
 SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN error_code = 0 AND message IS NOT NULL THEN concat(topic, '-', partition, ': a message beside code 0')
+    CASE WHEN error_code = 0 AND message IS NOT NULL THEN concat(topic, '-', partition, ': a message beside NONE')
         WHEN error_code <> 0 AND message IS NULL AND error_code NOT IN (7, 31, 41) AND NOT (error_code = -1 AND election_type NOT IN (0, 1))
-            THEN concat(topic, '-', partition, ': no message beside code ', error_code)
+            THEN concat(topic, '-', partition, ': no message beside <error ', error_code, '>')
     END AS detail,
     array(cause_seq, seq) AS evidence
 FROM elected"""
@@ -136,6 +137,7 @@ answers AS (
 judged AS (
     SELECT a.run_id, a.node_id, a.process, a.conn_id, a.seq, a.cause_seq, a.api_key, any_value(a.codes) AS codes,
         coalesce(max_by(c.is_elected, c.seq) FILTER (WHERE c.seq < a.cause_seq), false) AS was_controller,
+        max(c.seq) FILTER (WHERE c.seq < a.cause_seq) AS changed_seq,
         coalesce(bool_or(c.seq BETWEEN a.cause_seq AND a.seq), false) AS has_changed
     FROM answers a LEFT JOIN changes c ON c.run_id = a.run_id AND c.node_id = a.node_id AND c.process = a.process AND c.seq < a.seq
     GROUP BY a.run_id, a.node_id, a.process, a.conn_id, a.seq, a.cause_seq, a.api_key),
@@ -147,8 +149,8 @@ wrong AS (
     WHERE NOT was_controller AND NOT has_changed AND size(codes) > 0)
 SELECT run_id, node_id, conn_id, seq,
     if(size(wrong) > 0,
-        concat('<api ', api_key, '> is answered with ', wrong[0], ' by a broker that is not the controller'), NULL) AS detail,
-    array(cause_seq, seq) AS evidence
+        concat('<api ', api_key, '> is answered with <error ', wrong[0], '> by a broker that is not the controller'), NULL) AS detail,
+    array_compact(array(changed_seq, cause_seq, seq)) AS evidence
 FROM wrong"""
 
 VIEWS = (ELECTED,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Need, Rule, View, events_of
+from klamm.pipeline.rules.record import Need, Rule, View, events_of, rows_at
 from klamm.pipeline.rules.traffic import unless_gaps
 from klamm.protocol.apis import ApiKey
 
@@ -95,7 +95,7 @@ R_01 = Rule(
         SELECT run_id, path, max_by(struct(node_id, seq, controller_epoch, names, next), struct(controller_epoch, seq)) AS w
         FROM throttling WHERE kind = 'named' GROUP BY run_id, path),
     later AS (
-        SELECT s.run_id, s.path, s.w, e.node_id, e.ts_ns, e.kind, e.kind IN ('event_failed', 'controller_resigned') AS is_end
+        SELECT s.run_id, s.path, s.w, e.node_id, e.seq, e.ts_ns, e.kind, e.kind IN ('event_failed', 'controller_resigned') AS is_end
         FROM standing s JOIN since e ON s.run_id = e.run_id AND struct(e.controller_epoch, e.seq) > struct(s.w.controller_epoch, s.w.seq)
         WHERE size(s.w.names) > 0 AND s.w.next = 'throttle_step' AND e.kind IN ('controller_elected', 'reassign_phase', 'assignment',
             'throttle_step', 'event_failed', 'controller_resigned')),
@@ -103,6 +103,7 @@ R_01 = Rule(
     -- A controller that ended, or whose event failed, has had no time to remove them; one that ends long after has.
     triggers AS (
         SELECT run_id, path, w, any_value(node_id) AS controller_id, max(last_ns) AS ts_ns,
+            max(if(kind IN ('controller_elected', 'reassign_phase'), struct(ts_ns, node_id, seq), NULL)) AS ended,
             count_if(is_end AND ts_ns <= last_ns + {PATIENCE_NS}) AS ends, count_if(kind IN ('controller_elected', 'reassign_phase')) AS n
         FROM timed GROUP BY run_id, path, w)
     SELECT p.run_id, p.node_id, CAST(NULL AS BIGINT) AS conn_id, p.seq, CASE
@@ -114,9 +115,8 @@ R_01 = Rule(
                 AND e.last_ts_ns > p.ts_ns + {PATIENCE_NS}
             THEN format_string('the throttle of %s is removed, and there is no %s', p.entity, p.path)
         END AS detail,
-        filter(array(struct(p.node_id AS node_id, if(p.kind = 'named', p.before.seq, p.cause_seq) AS seq),
-            struct(l.last.node_id AS node_id, l.last.seq AS seq), struct(p.node_id AS node_id, p.seq AS seq)), each -> each.seq IS NOT NULL)
-            AS evidence
+        {rows_at(("p.before.node_id", "p.before.seq"), "if(p.kind = 'named', NULL, p.cause_seq)", ("l.last.node_id", "l.last.seq"),
+            "p.seq", node="p.node_id")} AS evidence
     FROM throttling p JOIN lives e ON p.run_id = e.run_id AND p.node_id = e.node_id
     LEFT JOIN left_over l ON p.run_id = l.run_id AND p.node_id = l.node_id AND p.seq = l.seq
     LEFT JOIN failed f ON p.run_id = f.run_id AND p.node_id = f.node_id AND p.cause_seq = f.cause_seq
@@ -126,7 +126,7 @@ R_01 = Rule(
     SELECT g.run_id, g.w.node_id, NULL, g.w.seq,
         if(o.run_id IS NULL AND g.n > 0 AND g.ends = 0 AND e.last_ts_ns > g.ts_ns + {PATIENCE_NS},
             format_string('no reassignment is ongoing, and %s still names %s', g.path, array_join(g.w.names, ', ')), NULL),
-        array(struct(g.w.node_id AS node_id, g.w.seq AS seq))
+        {rows_at(("g.w.node_id", "g.w.seq"), ("g.ended.node_id", "g.ended.seq"))}
     FROM triggers g JOIN lives e ON g.run_id = e.run_id AND e.node_id = g.controller_id
     LEFT JOIN ongoing o ON g.run_id = o.run_id
     """, of="run"),

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.exchanges.error_codes import error_name
 from klamm.seams.value_class import dataclass
 
 if TYPE_CHECKING:
@@ -169,8 +170,16 @@ class Rule:
 
 
 def with_names(detail: str) -> str:
-    """A detail with the names of APIs: queries write `<api 3>` for Metadata."""
-    return re.sub(r"<api (-?\d+)>", lambda key: APIS[int(key[1])].name if int(key[1]) in APIS else f"API {key[1]}", detail)
+    """A detail with the names of APIs and error codes: queries write `<api 3>` for Metadata and `<error 41>` for NOT_CONTROLLER."""
+    detail = re.sub(r"<api (-?\d+)>", lambda key: APIS[int(key[1])].name if int(key[1]) in APIS else f"API {key[1]}", detail)
+    return re.sub(r"<error (-?\d+)>", lambda code: error_name(int(code[1])), detail)
+
+
+def rows_at(*places: str | tuple[str, str], node: str = "node_id") -> str:
+    """SQL: evidence with brokers, for a rule that is across them: rows of `node` or of brokers of their own, those that are not null."""
+    pairs = [(node, place) if isinstance(place, str) else place for place in places]
+    rows = ", ".join(f"struct({broker} AS node_id, {seq} AS seq)" for broker, seq in pairs)
+    return f"array_distinct(filter(array({rows}), each -> each.seq IS NOT NULL))"
 
 
 def judged_schema() -> pa.Schema:

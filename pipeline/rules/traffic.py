@@ -198,13 +198,13 @@ NOTABLE = View(
     ("traffic", "ranges"),
     f"""
 SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, api_version, client_id, host, flags, reason, err, errors,
-    throttle_ms, told_run IS NOT NULL AS is_told, low, high
+    throttle_ms, told_run IS NOT NULL AS is_told, low, high, nullif(from_seq, 0) AS told_seq
 FROM traffic {TOLD.sql} {RANGE.sql}
 WHERE errors > 0 OR throttle_ms > 0 OR reason IS NOT NULL
     OR dir = 0 AND told_run IS NOT NULL AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
 )
 """The frames that several rules look for, few in most journals: with error codes, that ask the client to wait, that do not decode, and
-requests outside of what the broker advertised, which is `low` to `high` if `is_told`."""
+requests outside of what the broker advertised, which is `low` to `high` if `is_told`, by the event `told_seq` if there is one."""
 
 MIDWAY = View(
     "midway",

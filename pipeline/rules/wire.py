@@ -47,7 +47,7 @@ _RANGE = Rows(
         WHEN api_version NOT BETWEEN low AND high
             THEN concat('answered version ', api_version, ' of <api ', api_key, '>, advertised are ', low, ' to ', high)
     END""",
-    "array(cause_seq, seq)",
+    "array_compact(array(nullif(from_seq, 0), cause_seq, seq))",
     (TOLD, RANGE),
 )
 
@@ -77,11 +77,12 @@ _ANSWERED = Rows("traffic", f"dir = 0 AND {PAIRED} AND odd_conn IS NULL", "CAST(
 
 _ONCE = f"""
 WITH answers AS (
-    SELECT run_id, node_id, cause_seq AS seq, count(*) AS n, max(seq) AS last FROM odd WHERE dir = 1 GROUP BY run_id, node_id, cause_seq),
+    SELECT run_id, node_id, cause_seq AS seq, count(*) AS n, min(seq) AS first, max(seq) AS last FROM odd WHERE dir = 1
+    GROUP BY run_id, node_id, cause_seq),
 newest AS (
     SELECT run_id, node_id, process, conn_id, max(cause_seq) AS newest FROM odd WHERE dir = 1 GROUP BY ALL),
 requests AS (
-    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.ts_ns, t.api_key, a.n, a.last
+    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.ts_ns, t.api_key, a.n, a.first, a.last
     FROM odd t LEFT JOIN answers a ON a.run_id = t.run_id AND a.node_id = t.node_id AND a.seq = t.seq WHERE t.dir = 0),
 open AS (
     SELECT r.*, c.seq AS closed, e.last_ts_ns, e.is_gapless, w.newest,
@@ -92,7 +93,7 @@ open AS (
     LEFT JOIN newest w ON w.run_id = r.run_id AND w.node_id = r.node_id AND w.process = r.process AND w.conn_id = r.conn_id
     WHERE r.n IS NULL)
 SELECT run_id, node_id, conn_id, seq, if(n > 1, concat('answered ', n, ' times'), NULL) AS detail,
-    array_compact(array(seq, last)) AS evidence
+    array(seq, first, last) AS evidence
 FROM requests WHERE n IS NOT NULL
 UNION ALL
 SELECT run_id, node_id, conn_id, seq,
@@ -108,7 +109,7 @@ TOO_NEW = View(
     "too_new",
     ("notable", "quarantine"),
     f"""
-    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.api_version, t.low, t.high
+    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.api_version, t.low, t.high, t.told_seq
     FROM notable t
     LEFT JOIN quarantine q ON q.run_id = t.run_id AND q.node_id = t.node_id AND q.seq = t.seq
     WHERE t.dir = 0 AND t.api_key = {ApiKey.API_VERSIONS} AND t.api_version NOT BETWEEN t.low AND t.high
@@ -131,13 +132,13 @@ SELECT q.run_id, q.node_id, q.conn_id, q.seq,
             THEN concat('version ', q.api_version, ' is not answered, the connection is closed')
         WHEN a.seq IS NULL THEN NULL
         WHEN a.reason IS NOT NULL THEN concat('version ', q.api_version, ': the answer is no body of version 0')
-        WHEN NOT a.error_code <=> 35 THEN concat('version ', q.api_version, ' is answered with error ', coalesce(a.error_code, 0))
+        WHEN NOT a.error_code <=> 35 THEN concat('version ', q.api_version, ' is answered with <error ', coalesce(a.error_code, 0), '>')
         WHEN a.keys IS NOT NULL AND NOT (size(a.keys) = 1 AND a.keys[0].key <=> {ApiKey.API_VERSIONS} AND a.keys[0].low <=> q.low
                 AND a.keys[0].high <=> q.high)
             THEN concat('version ', q.api_version, ': the answer is not the one entry of <api {ApiKey.API_VERSIONS}> from ', q.low,
                 ' to ', q.high)
     END AS detail,
-    array_compact(array(q.seq, a.seq, if(a.seq IS NULL, c.seq, NULL))) AS evidence
+    array_compact(array(q.told_seq, q.seq, a.seq, if(a.seq IS NULL, c.seq, NULL))) AS evidence
 FROM too_new q
 LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
 LEFT JOIN closings c ON c.run_id = q.run_id AND c.node_id = q.node_id AND c.process = q.process AND c.conn_id = q.conn_id
@@ -149,7 +150,7 @@ REFUSED = View(
     ("notable",),
     f"""
 SELECT run_id, node_id, process, conn_id, seq, ts_ns,
-    concat('what is ', replace(reason, '_', ' '), coalesce(concat(' (', err, ')'), '')) AS what
+    concat('what is ', replace(reason, '_', ' '), coalesce(concat(' (', err, ')'), '')) AS what, CAST(NULL AS BIGINT) AS told_seq
 FROM notable
 WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> {ApiKey.API_VERSIONS} AND reason = 'unknown_version')
     -- A server may know more than the decoder: what it advertised, or, if it did not say, what some release of Apache Kafka has.
@@ -157,7 +158,9 @@ WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=
         AND if(is_told, coalesce(api_version BETWEEN low AND high, false), coalesce(api_version <= {_NEWEST}, false)))
 UNION ALL
 SELECT run_id, node_id, process, conn_id, seq, ts_ns,
-    if(low IS NULL, concat('<api ', api_key, '>, which is not advertised'), concat('<api ', api_key, '> in version ', api_version))
+    if(low IS NULL, concat('<api ', api_key, '>, which is not advertised,'),
+        concat('version ', api_version, ' of <api ', api_key, '>, advertised are ', low, ' to ', high, ',')),
+    told_seq
 FROM notable
 WHERE dir = 0 AND reason IS NULL AND api_key <> {ApiKey.API_VERSIONS} AND is_told
     AND (low IS NULL OR api_version NOT BETWEEN low AND high)""",
@@ -177,7 +180,7 @@ SELECT r.run_id, r.node_id, r.conn_id, r.seq,
         WHEN c.seq IS NULL AND e.is_gapless AND e.last_ts_ns - r.ts_ns > {PATIENCE_NS}
             THEN concat('after ', r.what, ' the connection stays open')
     END AS detail,
-    array_compact(array(r.seq, a.own, a.later, c.seq)) AS evidence
+    array_compact(array(r.told_seq, r.seq, a.own, a.later, c.seq)) AS evidence
 FROM refused_requests r
 LEFT JOIN answered a ON a.run_id = r.run_id AND a.node_id = r.node_id AND a.seq = r.seq
 LEFT JOIN closings c ON c.run_id = r.run_id AND c.node_id = r.node_id AND c.process = r.process AND c.conn_id = r.conn_id AND c.seq > r.seq

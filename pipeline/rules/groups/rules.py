@@ -70,7 +70,7 @@ SELECT s.run_id, s.node_id, s.conn_id, s.answer_seq AS seq,
         WHEN j.failures = 0 AND s.generation > s.before + if(s.own.generation = s.before, 1, 2)
             THEN concat('group ', s.group_id, ': generation ', s.generation, ' after ', s.before)
     END AS detail,
-    array_compact(array(s.own.seq, s.seq_before, s.seq, s.answer_seq)) AS evidence
+    array_distinct(array_compact(array(s.own.seq, s.seq_before, s.seq, s.answer_seq))) AS evidence
 FROM steps s LEFT JOIN jumps j ON j.run_id = s.run_id AND j.node_id = s.node_id AND j.seq = s.seq"""
 
 _FROM_LEADER = f"""
@@ -96,7 +96,7 @@ SELECT run_id, node_id, conn_id, answer_seq AS seq,
             THEN concat('group ', group_id, ', generation ', generation, ': member ', member_id, ' gets ', given.size,
                 ' bytes that the leader did not send')
     END AS detail,
-    array(sent_seq, seq, answer_seq) AS evidence
+    array_distinct(array(sent_seq, seq, answer_seq)) AS evidence
 -- A static member that came back has the assignment of its former id, whatever it sends itself.
 FROM synced WHERE is_known OR instance_id IS NULL"""
 

@@ -16,6 +16,7 @@ from klamm.pipeline.lake.tables import views
 from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.rules import runner
 from klamm.pipeline.silver import Source, build_silver
+from klamm.tests.pipeline.evidence_parts import lacking
 from klamm.tests.pipeline.in_duckdb import silver
 from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
 from klamm.tests.pipeline.injected.injections import INJECTIONS, Injection, inject, outcomes
@@ -40,23 +41,31 @@ class Injected(NamedTuple):
     true: list[str]
     """The runs as they were."""
     quick: runner.Judgement
+    lacking: list[str]
+    """What the evidence of violations lacks."""
+
+
+ALONE = ("C-02", "C-05", "C-06", "C-20", "R-04", "T-06", "W-01", "W-03", "W-05", "W-08")
+"""Rules that may find one row which contradicts itself, or what should follow a row and never comes."""
 
 
 def judged(lake: Path, chosen: Sequence[Injection]) -> Injected:
     injections = inject(lake, chosen)
     true = [f"true-{story}" for story in STORIES]
     with silver(lake) as database:
-        return Injected(lake, injections, true, judge(database, [*injections, *true]))
+        judgement = judge(database, [*injections, *true])
+        return Injected(lake, injections, true, judgement, lacking(database, judgement.verdicts, ALONE))
 
 
 def assert_found(injected: Injected) -> None:
-    """All injected violations are found, and nothing else is accused."""
+    """All injected violations are found and shown, and nothing else is accused."""
     wrong = [
         (one.injection.rule, one.injection.name, sorted(one.accused), sorted(one.injection.expected), one.details[:3])
         for one in outcomes(injected.injections, injected.quick.verdicts) if not one.is_as_expected
     ]
     assert wrong == []
     assert [verdict for verdict in injected.quick.verdicts if verdict.run_id in injected.true] == []
+    assert not injected.lacking, "\n".join(injected.lacking)
 
 
 def test_some_injected_violations_are_found(tmp_path: Path) -> None:
