@@ -36,7 +36,7 @@ from klamm.pipeline.lake.bronze import (
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import spark_failures, written
-from klamm.pipeline.lake.tables import GOLD, SILVER
+from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import old_gold
@@ -58,6 +58,13 @@ class Progress(Protocol):
 
     def step(self, steps: int) -> None:
         """`steps` more steps are done."""
+
+
+class Share(NamedTuple):
+    """How many rows silver has, of all that are in bronze."""
+
+    done: int
+    total: int
 
 
 class RunOutcome(NamedTuple):
@@ -115,11 +122,11 @@ def watch(
     stop: threading.Event,
     keep_ns: int | None = None,
     upkeep_s: float = UPKEEP_S,
-    looked: Callable[[Sequence[Converted]], None] = lambda _: None,
+    looked: Callable[[Sequence[Converted], Share], None] = lambda *_: None,
 ) -> RunOutcome:
     """Keep bronze and silver up to date until `stop` is set; then make gold. With `keep_ns`, what is older is removed.
 
-    `looked` is called with the segments that a look for new ones has found and converted, if there are any.
+    `looked` is called with the segments that a look for new ones has found and converted, if there are any, and how far silver is.
 
     Raises PipelineFailed.
     """
@@ -140,7 +147,7 @@ def watch(
                 converted = convert_all(spark, lake, found, progress.step)
                 commits.add(converted)
                 if converted:
-                    looked(converted)
+                    looked(converted, Share(rows_of_silver(lake), sum(commits.rows.values())))
                 if time.monotonic() - kept_at >= upkeep_s:
                     query.processAllAvailable()
                     upkeep(lake, commits, keep_ns)
@@ -161,7 +168,12 @@ def _bronze_and_silver(
     spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
     commits.add(converted)
     progress.begin("silver", None)
-    stream.start(spark, lake, every_s=None).awaitTermination()
+
+    def begin(tasks: int) -> Callable[[int], None]:
+        progress.begin("silver", tasks)
+        return progress.step
+
+    stream.start(spark, lake, every_s=None, begin=begin).awaitTermination()
     return converted
 
 
@@ -193,6 +205,11 @@ def _gold(session: Callable[[], SparkSession], lake: Path, progress: Progress) -
         return lambda: progress.step(1)
 
     return build_gold(session(), lake, chosen, begin=begin)
+
+
+def rows_of_silver(lake: Path) -> int:
+    """The rows of bronze that silver has: frames and events."""
+    return sum(manifest.rows(lake, table.path) for table in (MESSAGES, QUARANTINE, EVENT_TABLE))
 
 
 def _want_seals(folders: Sequence[Path]) -> None:

@@ -10,7 +10,8 @@ is what their tasks report: the driver reads no file, it only compares names and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,7 @@ from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.table_parts import WrittenFile
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, Table
 from klamm.pipeline.silver_files import FROM_EVENTS, FROM_FRAMES, WRITTEN, Piece, received, write_tasks
+from klamm.pipeline.spark.task_counts import ended_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +50,13 @@ class Source(NamedTuple):
     rows: int
 
 
-def build_silver(spark: SparkSession, lake: Path, sources: Sequence[Source], batch_id: int | str) -> list[Entry]:
+Begin = Callable[[int], Callable[[int], None]]
+"""Called with the number of tasks of a batch; what it returns is called with the number of tasks that have ended since its last call."""
+
+
+def build_silver(
+    spark: SparkSession, lake: Path, sources: Sequence[Source], batch_id: int | str, begin: Begin | None = None
+) -> list[Entry]:
     """Write the rows of these files to all tables of silver; returns the new entries of the manifests. Raises RowsLostError."""
     batch = str(batch_id)
     made = [
@@ -61,7 +69,9 @@ def build_silver(spark: SparkSession, lake: Path, sources: Sequence[Source], bat
     work, files = tasks(lake, sources), list[WrittenFile]()
     if work:
         numbers = spark.range(0, len(work), 1, len(work))
-        rows = numbers.mapInArrow(partial(write_tasks, str(lake), batch, work), WRITTEN).collect()
+        written = numbers.mapInArrow(partial(write_tasks, str(lake), batch, work), WRITTEN)
+        with nullcontext() if begin is None else ended_tasks(spark, begin(len(work))):
+            rows = written.collect()
         files = [file for row in rows for file in received(row.report).files]
     entries = [entry for tables, whole, expected in made for entry in _adopted(lake, tables, whole, batch, expected, files)]
     manifest.append(lake, entries)

@@ -20,7 +20,7 @@ from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.table_parts import STAGED
 from klamm.pipeline.lake.tables import SILVER
-from klamm.pipeline.silver import Source, build_silver
+from klamm.pipeline.silver import Begin, Source, build_silver
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,23 +57,29 @@ def remove_remains(lake: Path) -> None:
         manifest.sweep(lake, table.path)
 
 
-def start(spark: SparkSession, lake: Path, *, every_s: float | None) -> StreamingQuery:
-    """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query."""
+def start(spark: SparkSession, lake: Path, *, every_s: float | None, begin: Begin | None = None) -> StreamingQuery:
+    """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query.
+
+    `begin` is called for each micro-batch, unless a Spark Connect server makes them.
+    """
     store = Store(lake)
     commits = spark.readStream.schema(COMMIT_COLUMNS).option("maxFilesPerTrigger", COMMITS_A_BATCH).json(str(store.folder(COMMITS)))
     trigger: dict[str, bool | str] = {"availableNow": True}
     if every_s is not None:
         trigger = {"processingTime": f"{round(every_s * 1000)} milliseconds"}
-    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake))).option("checkpointLocation", str(store.address(STREAM)))
+    if spark.__module__.startswith("pyspark.sql.connect"):
+        begin = None  # the server calls `do_batch`
+    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake), begin=begin))
+    writer = writer.option("checkpointLocation", str(store.address(STREAM)))
     return writer.trigger(**trigger).start()
 
 
-def do_batch(lake: str, commits: DataFrame, batch_id: int) -> None:
+def do_batch(lake: str, commits: DataFrame, batch_id: int, begin: Begin | None = None) -> None:
     """A micro-batch: the segments that these commits list, from bronze to silver."""
     spark = commits.sparkSession
     listed = [row for row in commits.collect() if row.rows > 0]
     sources = [Source(row.table, row.run, row.path, row.rows) for row in listed]
-    build_silver(spark, Path(lake), sources, batch_id)
+    build_silver(spark, Path(lake), sources, batch_id, begin)
 
 
 def account(lake: Path, commits: Commits) -> dict[str, int]:

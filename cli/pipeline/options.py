@@ -200,13 +200,17 @@ class Bars(AbstractContextManager["Bars"]):
             self._lines.stop()
 
     def begin(self, what: str, total: int | None) -> None:
-        """A new piece of work; the bar of the last one is complete."""
+        """A new piece of work; the bar of the last one is complete. If it is the same, its number of steps is known now."""
         if self._lines is not None:
             self._lines.begin(what, total)
         if self._progress is None:
             return
-        if self._task is not None:
-            known = self._progress.tasks[-1].total
+        last = None if self._task is None else self._progress.tasks[-1]
+        if last is not None and last.description == what and last.total is None:
+            self._progress.reset(self._task, total=total)
+            return
+        if last is not None:
+            known = last.total
             self._progress.update(self._task, total=1 if known is None else known, completed=1 if known is None else known)
         self._task = self._progress.add_task(what, total=total)
 

@@ -16,6 +16,7 @@ from klamm.cli.shell.parameters import Decimal
 
 if TYPE_CHECKING:
     from klamm.pipeline.lake.bronze import Converted
+    from klamm.pipeline.run import Share
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 def command(lake: Path, trigger: float, spark: Spark, keep_ns: int | None, as_json: bool) -> None:
     """Keep bronze and silver of LAKE up to date with its journal until Ctrl-C; then make gold. A second Ctrl-C ends it at once.
 
-    Each look that finds new segments has a row on stderr: the time, the segments, their frames and events.
+    Each look that finds new segments has a row on stderr: the time, the segments, their frames and events, and how many of all rows are
+    in silver.
 
     Brokers that are running finish a segment at each trigger, so a frame is in the tables about two triggers after it was journaled.
     """
@@ -42,8 +44,8 @@ def command(lake: Path, trigger: float, spark: Spark, keep_ns: int | None, as_js
 
     with interrupts(end), Bars() as bars:
 
-        def looked(found: Sequence[Converted]) -> None:
-            bars.row(f"{datetime.now():%H:%M:%S}  {found_text(found)}")
+        def looked(found: Sequence[Converted], silver: Share) -> None:
+            bars.row(f"{datetime.now():%H:%M:%S}  {found_text(found)}; {share_text(silver)}")
 
         outcome = watch(lake, session, bars, every_s=trigger, stop=end.wanted, keep_ns=keep_ns, looked=looked)
     print_outcome(outcome, as_json)
@@ -53,3 +55,8 @@ def found_text(found: Sequence[Converted]) -> str:
     """What a look for new segments has found."""
     rows = {name: sum(one.rows for one in found if one.table == name) for name in ("frames", "events")}
     return f"{counted(len(found), 'segment')}, {counted(rows['frames'], 'frame')} and {counted(rows['events'], 'event')}"
+
+
+def share_text(silver: Share) -> str:
+    """How far silver is behind bronze."""
+    return f"silver has {silver.done:,} of {counted(silver.total, 'row')} ({100 * silver.done // max(1, silver.total)} %)"

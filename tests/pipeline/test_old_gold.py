@@ -174,7 +174,7 @@ def test_gold_of_a_watch_that_was_killed_is_made_by_the_next_run(spark: Any, tmp
     run_with(spark, tmp_path, gold=True)
     write(tmp_path, node=2).close()
 
-    def in_silver(_: object) -> None:
+    def in_silver(*_: object) -> None:
         while manifest.rows(tmp_path, MESSAGES.path) < 12:
             threading.Event().wait(0.1)
         raise Killed

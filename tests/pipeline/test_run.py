@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from klamm.pipeline import compact
+from klamm.pipeline import compact, silver
 from klamm.pipeline.lake import bronze, layout, manifest
 from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed, written
@@ -23,7 +23,8 @@ from klamm.pipeline.lake.tables import MESSAGES, views
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.pipeline.run import run, watch
+from klamm.pipeline.run import Share, run, watch
+from klamm.pipeline.spark import task_counts
 from klamm.pipeline.stream import STREAM, account
 from klamm.tests.harness.read_only import read_only
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
@@ -154,9 +155,37 @@ def test_watching_brings_what_is_journaled_meanwhile_into_silver(
                 stop.wait(0.1)
             stop.set()
 
-    outcome = watch(tmp_path, lambda: spark, Writes(), every_s=0.2, stop=stop)
+    shares: list[Share] = []
+    outcome = watch(tmp_path, lambda: spark, Writes(), every_s=0.2, stop=stop, looked=lambda _, silver: shares.append(silver))
     assert (outcome.segments, outcome.rows["messages"]) == (3, 6)
+    assert shares[-1].total == 7 and all(share.done <= share.total for share in shares)
     assert numbers(tmp_path, *FRAMES) == [(1, seq) for seq in (2, 3, 4, 5, 6, 7)]
+
+
+@pytest.mark.slow
+def test_silver_tells_how_many_of_its_tasks_have_ended(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silver, "TASK_ROWS", 4)
+    monkeypatch.setattr(silver, "LEAST_ROWS", 4)
+    monkeypatch.setattr(task_counts, "EVERY_S", 0.02)
+    for node in range(1, 31):
+        write(tmp_path, node=node).close()
+    told: list[tuple[str, int | None]] = []
+
+    class Told(Silent):
+        """Notes what it is told."""
+
+        def begin(self, what: str, total: int | None) -> None:
+            told.append((what, total))
+
+        def step(self, steps: int) -> None:
+            told.append(("step", steps))
+
+    run(tmp_path, lambda: spark, Told(), gold=False)
+    begun = told[told.index(("silver", None)) + 1 :]
+    _, tasks = begun[0]
+    assert tasks is not None and tasks > 20
+    steps = [steps for what, steps in begun if what == "step" and steps is not None]
+    assert 0 < sum(steps) <= tasks and len(steps) > 1
 
 
 @pytest.mark.slow
