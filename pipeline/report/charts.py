@@ -100,7 +100,7 @@ def leaders_before_and_after(facts: Facts) -> Spec | None:
 
 
 def reassignments(facts: Facts) -> Spec | None:
-    """Phases of reassignments; changes of the leader epoch are ticks, and a thick outline is a throttle.
+    """Phases of reassignments; changes of the leader epoch are ticks below them, and a thick outline is a throttle.
 
     A phase is shorter than a pixel: each begins with a tick of three, and the picture can be zoomed."""
     if not facts.phases:
@@ -130,7 +130,7 @@ def reassignments(facts: Facts) -> Spec | None:
         y=_lines(facts.phases),
         tooltip=["topic_partition:N", "leader:N", "leader_epoch:Q", _tip("from_ms")],
     )
-    return _spec(alt.layer(bars, begins, *([ticks] if epochs else [])), len(moving), least=LEGEND)
+    return _spec(alt.layer(*([ticks] if epochs else []), bars, begins), len(moving), least=LEGEND)
 
 
 def _by_phase(phases: set[str]) -> alt.Scale:

@@ -209,7 +209,7 @@ def _shown(rows: Sequence[Row], faults: Mapping[Place, str], changes: _Changes) 
 
 def _names(codes: Mapping[int, int], flags: int) -> str:
     """The errors of a response. What the journal has cut off may have more of them."""
-    names = ", ".join(error_name(code) if count == 1 else f"{count} {error_name(code)}" for code, count in sorted(codes.items()))
+    names = ", ".join(error_name(code) if count == 1 else f"{count} × {error_name(code)}" for code, count in sorted(codes.items()))
     return f"at least {names}" if flags & Flag.CUT else names
 
 

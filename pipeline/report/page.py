@@ -41,7 +41,7 @@ def rule_texts() -> dict[str, RuleText]:
     return {rule.id: RuleText(rule.severity, rule.statement, rule.source) for rule in all_rules().values()}
 
 
-ZOOM = " Shift and the wheel of the mouse zoom the picture, dragging moves it."
+ZOOM = " Grey lines are new leader epochs. Shift and the wheel of the mouse zoom the picture, dragging moves it."
 
 SIMULATED = (
     "step", "action", "partitions", "leaderless", "under_min_isr", "most_leaders", "fewest_leaders", "leaders_moved", "replicas_moved",
@@ -89,7 +89,8 @@ def _sections(
 ) -> list[str]:
     """The sections of the page in their order; "" for one that this run does not have."""
     more = f"the {PARTITIONS} that changed most of {facts.partitions:,}" if facts.partitions > PARTITIONS else f"all {facts.partitions:,}"
-    groups = f"the {GROUPS} with most generations of {facts.groups:,}" if facts.groups > GROUPS else f"all {facts.groups:,} with members"
+    some = f"the {GROUPS} with most generations of {facts.groups:,}" if facts.groups > GROUPS else f"all {facts.groups:,} with members"
+    groups = f"<p>Groups: {some}. A rebalance lasts until the first member has its assignment.</p>" if facts.groups else ""
     return [
         _section("sent", "What clients sent", _sent(facts.sent, {each.place for each in shown})),
         _section("rules", "Rules", _rules(facts.rules, rules)),
@@ -112,8 +113,7 @@ def _sections(
             + _table(facts.phases, ("topic_partition", "phase", "step", "throttle", "from_ms", "to_ms")),
         ),
         _section(
-            "groups", "Groups", f"<p>Groups: {groups}. A rebalance lasts until the first member has its assignment.</p>"
-            + picture("groups-picture", charts.groups(facts), "No group had members.")
+            "groups", "Groups", groups + picture("groups-picture", charts.groups(facts), "No group had members.")
             + _table(
                 facts.generations,
                 ("group", "generation", "phase", "members", "leader", "partitions", "commits", "broker", "from_ms", "to_ms"),
@@ -251,7 +251,7 @@ def _violation(violation: Row) -> str:
         f'<span class="dim">broker {broker}, rows</span> ' + " ".join(f'<a href="#{anchor(row)}">{row.seq}</a>' for row in of_broker)
         for broker, of_broker in groupby(rows, attrgetter("node_id"))
     ]
-    return f'<li>{escape(violation["detail"] or "")} {" ".join(by_broker)}</li>'
+    return f'<li>{escape(violation["detail"] or "")} {"; ".join(by_broker)}</li>'
 
 
 def _sent(sent: Sent, shown: Collection[Place]) -> str:
@@ -260,18 +260,19 @@ def _sent(sent: Sent, shown: Collection[Place]) -> str:
         return _none("No client sent a request.")
     others = f"; brokers sent {sent.of_brokers:,}, which are not in this section" if sent.of_brokers else ""
     some = f" Shown are {len(sent.clients)} clients, those with most errors first." if sent.number > len(sent.clients) else ""
-    about = f"<p>{sent.requests:,} requests of {sent.number:,} clients{others}.{some}</p>"
+    about = f"<p>{_counted(sent.requests, 'request')} of {_counted(sent.number, 'client')}{others}.{some}</p>"
     return about + "".join(_client(client, shown) for client in sent.clients) + _requests(sent, shown)
 
 
 def _client(client: Client, shown: Collection[Place]) -> str:
     software = f' <span class="dim">{escape(client.software)}</span>' if client.software not in ("", client.name) else ""
     errors = f'<b class="error">{client.errors:,} with an error</b>' if client.errors else "no errors"
-    summary = f"<b>{escape(client.name)}</b>{software} {client.requests:,} requests, {errors}"
+    summary = f"<b>{escape(client.name)}</b>{software} {_counted(client.requests, 'request')}, {errors}"
     if not client.shown:
         return f'<p class="client">{summary}</p>'
     lines = "".join(
-        f'<tr><td class="number">{error.responses:,}</td><td>{escape(error.api)}</td><td>{escape(error.errors)}</td>'
+        f'<tr><td class="number" data-noun="{_noun(error.responses, "response")}">{error.responses:,}</td><td>{escape(error.api)}</td>'
+        f"<td>{escape(error.errors)}</td>"
         f"<td>{_clock(error.at_ms)}</td>"
         f"<td>{'<br>'.join(map(escape, filter(None, [*error.before, error.fault])))}</td>"
         f"<td>{_link('request', error.request, shown)} {_link('response', error.response, shown)}</td></tr>"
@@ -282,6 +283,14 @@ def _client(client: Client, shown: Collection[Place]) -> str:
     head = "".join(f"<th>{name}</th>" for name in ("responses", "API", "error", "first at", "what changed just before", "its frames"))
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
     return f'<details class="client" open><summary>{summary}</summary>{table}{more}</details>'
+
+
+def _noun(number: int, noun: str) -> str:
+    return noun if number == 1 else f"{noun}s"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {_noun(number, noun)}"
 
 
 def _link(text: str, place: Place, shown: Collection[Place]) -> str:

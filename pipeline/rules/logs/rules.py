@@ -32,7 +32,7 @@ compared AS (
     SELECT *, CASE WHEN is_unknown THEN NULL WHEN producer_id IS NULL THEN last WHEN same.sequence < sequence THEN same END AS before
     FROM ordered WHERE error = 0 AND base_offset >= 0 AND errors = 0)
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
-    if(base_offset < before.base_offset, concat(topic, '-', partition, ': base offset ', base_offset, ' after ', before.base_offset,
+    if(base_offset <= before.base_offset, concat(topic, '-', partition, ': base offset ', base_offset, ' after ', before.base_offset,
         ' for the request before'), NULL) AS detail,
     array(before.seq, before.answer_seq, seq, answer_seq) AS evidence
 FROM compared WHERE before IS NOT NULL AND changed_seq < before.seq"""

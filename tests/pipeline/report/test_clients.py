@@ -78,7 +78,7 @@ def test_an_error_has_its_frames_and_what_changed_just_before(tmp_path: Path) ->
     assert (shop.name, shop.software, shop.requests, shop.errors) == ("shop", "librdkafka/2.16", 1, 1)
     (error,) = shop.shown
     assert (error.request, error.response) == (Place(1, seqs["request"]), Place(1, seqs["response"]))
-    assert (error.api, error.errors) == ("Metadata", "2 LEADER_NOT_AVAILABLE")
+    assert (error.api, error.errors) == ("Metadata", "2 × LEADER_NOT_AVAILABLE")
     assert error.before == ["0.020 s before: orders-0 got leader 2 (epoch 1)"], "neither what is long ago nor what came later"
 
 
@@ -93,8 +93,8 @@ def test_brokers_are_no_clients(tmp_path: Path) -> None:
 def test_errors_of_a_response_that_was_cut_are_the_least_number(tmp_path: Path) -> None:
     _lake(tmp_path, flags=Flag.CUT)
     sent = _sent(tmp_path)
-    assert sent.clients[0].shown[0].errors == "at least 2 LEADER_NOT_AVAILABLE"
-    assert sent.listed[0]["result"] == "at least 2 LEADER_NOT_AVAILABLE"
+    assert sent.clients[0].shown[0].errors == "at least 2 × LEADER_NOT_AVAILABLE"
+    assert sent.listed[0]["result"] == "at least 2 × LEADER_NOT_AVAILABLE"
     assert [(row["counted"], row["count"]) for row in facts.collect(lakes.stored(tmp_path)).errors] == [("at least", 4)]
 
 
@@ -102,7 +102,7 @@ def test_requests_are_listed_with_what_came_of_them(tmp_path: Path) -> None:
     _lake(tmp_path)
     rows = _sent(tmp_path).listed
     assert [(row["client"], row["api"], row["version"], row["result"], row["fault"]) for row in rows] == [
-        ("shop", "Metadata", "v12", "2 LEADER_NOT_AVAILABLE", ""), ("till", "Metadata", "v12", "no response", "fault 3: is_dropped=True"),
+        ("shop", "Metadata", "v12", "2 × LEADER_NOT_AVAILABLE", ""), ("till", "Metadata", "v12", "no response", "fault 3: is_dropped=True"),
         ("quiet", "Metadata", "v12", "", ""),
     ]
     assert [row["ms"] is None for row in rows] == [False, True, False]
