@@ -7,7 +7,7 @@ Each file has a stamp of the rows that were judged and of the code that judged t
 file instead of judging again. Violations after the first `KEPT` of a rule in a part are counted but not stored.
 
 The counts of the rules are written last of all gold of a run. Their file also says which rows of silver the other tables were made of: so
-gold that a killed run did not make, or did not finish, is known as old (`old_gold`), whoever judges the run in the meantime.
+gold that a killed run did not make, or did not finish, is known as old (`old_gold`), also if `check` judges the run in the meantime.
 """
 
 from __future__ import annotations

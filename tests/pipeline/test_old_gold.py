@@ -14,12 +14,13 @@ from klamm.cli.pipeline.verb import command as pipeline
 from klamm.pipeline import gold, retention
 from klamm.pipeline import run as whole_run
 from klamm.pipeline.compact import compact
-from klamm.pipeline.lake import manifest, merge
+from klamm.pipeline.lake import manifest, merge, table_parts
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import written
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import MESSAGES
 from klamm.pipeline.report.source import source
+from klamm.pipeline.rules import verdict_tables
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import old_gold, old_gold_notes, write_judgement
@@ -113,7 +114,7 @@ def test_tables_name_the_runs_whose_gold_is_old(tmp_path: Path) -> None:
 PLACES = {
     "before gold": (whole_run, "build_gold", 1),
     "between tables of gold": (gold, "_build", 3),
-    "between files and their entry": (gold.parts, "enter", 3),
+    "between files and their entry": (table_parts, "enter", 3),
     "before verdicts": (gold, "write_judgement", 1),
 }
 
@@ -158,7 +159,7 @@ def test_gold_of_a_run_that_goes_on_is_made_again_when_a_window_was_interrupted(
             simple_exchange(tiny)
         tiny.roll()
         with monkeypatch.context() as patch:
-            patch.setattr(gold, "write_window", dies_at(1, gold.write_window))
+            patch.setattr(gold, "write_window", dies_at(1, verdict_tables.write_window))
             with pytest.raises(Killed):
                 run_with(spark, tmp_path, gold=True)
         assert old_gold(tmp_path) == ["r"]

@@ -117,6 +117,7 @@ def behind(world: TrueRun, row: Row) -> list[Row]:
 
 
 NOT_SEEN = {
+    "Fetch: the high watermark falls": "if the answer has no records of the partition: L-02 reads the high watermarks beside records",
     "Fetch: the last stable offset is above the high watermark": "no rule compares the offsets of one answer",
     "Fetch: the log starts above its high watermark": "no rule compares the offsets of one answer",
     "WriteTxnMarkers: the opposite marker": "if the producer ended transactions both ways in this epoch, and the marker is in a partition "
@@ -245,7 +246,7 @@ for key, api in ((Api.LEADER_AND_ISR, "LeaderAndIsr"), (Api.UPDATE_METADATA, "Up
         ("another leader of the ISR", lambda state: len(state.isr) > 1, lead_elsewhere),
         ("the leader is not in the ISR", lambda state: len(state.isr) > 1, lambda state, *_: state.isr.remove(state.leader)),
     ):
-        change(WRONG, f"{api}: {name}", key, REQUEST_IN, told(condition), how)  # type: ignore[arg-type]
+        change(WRONG, f"{api}: {name}", key, REQUEST_IN, told(condition), how)
 change(WRONG, "UpdateMetadata: a live broker is missing", Api.UPDATE_METADATA, REQUEST_IN,
        lambda world, row, body: [body] if len(body.live_brokers) > 1 else [], lambda body, _, draw: without_one(body.live_brokers, draw))
 change(WRONG, "UpdateMetadata: one byte arrives otherwise", Api.UPDATE_METADATA, REQUEST_IN, bodies,

@@ -16,7 +16,7 @@ def batches_that_are_open_together_get_rising_offsets(run: Run) -> None:
     first, second = log.ask(), log.ask()
     log.answer(first, 4)
     log.answer(second, 5)
-    log.produce(5)
+    log.produce(6)
     log.produce(2, conn=2)
     log.produce(3, conn=2)
 
@@ -89,6 +89,13 @@ def a_base_offset_falls_while_both_requests_are_open(run: Run) -> int:
     first, second = log.ask(), log.ask()
     log.answer(first, 5)
     return log.answer(second, 4)
+
+
+@bad("L-01")
+def two_batches_get_the_same_base_offset(run: Run) -> int:
+    log = LogJournal(run)
+    log.produce(5)
+    return log.produce(5)
 
 
 @bad("L-01", also=["K-04"])
