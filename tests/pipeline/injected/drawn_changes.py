@@ -388,7 +388,7 @@ def _(world: TrueRun, draw: Random) -> Edits:
     raise LookupError
 
 
-class Change(NamedTuple):
+class DrawnChange(NamedTuple):
     """A change that was put into a run of its own."""
 
     kind: str
@@ -397,7 +397,7 @@ class Change(NamedTuple):
     edits: Edits
 
 
-def drawn(seed: int, times: int = TIMES) -> Iterator[Change]:
+def drawn(seed: int, times: int = TIMES) -> Iterator[DrawnChange]:
     """Changes of all kinds, each time in another frame, in either story that has a place for it."""
     draw = Random(seed)
     for kinds in (WRONG, ALLOWED):
@@ -408,13 +408,13 @@ def drawn(seed: int, times: int = TIMES) -> Iterator[Change]:
                         edits = one.make(true_run(story), draw)
                     except LookupError:
                         continue
-                    yield Change(one.name, story, kinds is WRONG, edits)
+                    yield DrawnChange(one.name, story, kinds is WRONG, edits)
                     break
                 else:
                     raise LookupError(one.name)
 
 
-def write(lake: Path, changes: Iterable[Change]) -> dict[str, Change]:
+def write(lake: Path, changes: Iterable[DrawnChange]) -> dict[str, DrawnChange]:
     """Write a run for each change; returns the changes by run."""
     writers = {story: RunWriter(true_run(story)) for story in STORIES}
     runs = {f"{number:03d}": one for number, one in enumerate(changes)}
@@ -423,10 +423,10 @@ def write(lake: Path, changes: Iterable[Change]) -> dict[str, Change]:
     return runs
 
 
-class Outcome(NamedTuple):
+class DrawnOutcome(NamedTuple):
     """What the rules said of a change."""
 
-    change: Change
+    change: DrawnChange
     accused: list[str]
     """A line for each violation."""
 
@@ -436,12 +436,12 @@ class Outcome(NamedTuple):
         return bool(self.accused) == self.change.is_wrong
 
 
-def outcomes(runs: dict[str, Change], verdicts: Iterable[runner.Verdict]) -> list[Outcome]:
+def outcomes(runs: dict[str, DrawnChange], verdicts: Iterable[runner.Verdict]) -> list[DrawnOutcome]:
     """What these verdicts say of each change."""
     said: dict[str, list[str]] = defaultdict(list)
     for one in verdicts:
         said[one.run_id].append(f"{one.rule} broker {one.node_id}, seq {one.seq}: {one.detail}")
-    return [Outcome(one, said[run]) for run, one in runs.items()]
+    return [DrawnOutcome(one, said[run]) for run, one in runs.items()]
 
 
 def judged_by_spark(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
