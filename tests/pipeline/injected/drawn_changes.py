@@ -50,7 +50,7 @@ Things = Callable[[TrueRun, Row, Any], Sequence[Any]]
 """Run, frame and its message → what can be changed in it."""
 
 
-class Kind(NamedTuple):
+class ChangeKind(NamedTuple):
     """A kind of change."""
 
     name: str
@@ -58,12 +58,13 @@ class Kind(NamedTuple):
     """Raises LookupError if the run has no place for it."""
 
 
-WRONG: list[Kind] = []
-ALLOWED: list[Kind] = []
+WRONG: list[ChangeKind] = []
+ALLOWED: list[ChangeKind] = []
 
 
 def change(
-    kinds: list[Kind], name: str, key: int, direction: int, things: Things, how: Callable[[Any, Any, Random], Any], *, copies: bool = True
+    kinds: list[ChangeKind], name: str, key: int, direction: int, things: Things, how: Callable[[Any, Any, Random], Any], *,
+    copies: bool = True,
 ) -> None:
     """A kind that changes one message: `how` gets a thing, the message and the draw, and may return bytes in place of the message. Without
     `copies` the frame stays as it was in the journal of its other end."""
@@ -80,14 +81,14 @@ def change(
                 return {place(each): with_body(each, changed) for each in (world.copies(row) if copies else [row])}
         raise LookupError(name)
 
-    kinds.append(Kind(name, make))
+    kinds.append(ChangeKind(name, make))
 
 
-def kind(kinds: list[Kind], name: str) -> Callable[[Callable[[TrueRun, Random], Edits]], None]:
+def kind(kinds: list[ChangeKind], name: str) -> Callable[[Callable[[TrueRun, Random], Edits]], None]:
     """A kind that changes rows."""
 
     def register(make: Callable[[TrueRun, Random], Edits]) -> None:
-        kinds.append(Kind(name, make))
+        kinds.append(ChangeKind(name, make))
 
     return register
 
@@ -257,7 +258,7 @@ change(WRONG, "AlterPartition: another ISR is answered", Api.ALTER_PARTITION, RE
        put(isr=lambda isr: [*isr, 77]))
 
 
-def event(kinds: list[Kind], name: str, of: str, wanted: Callable[[Row], bool], how: Callable[[Any, Any, Random], None]) -> None:
+def event(kinds: list[ChangeKind], name: str, of: str, wanted: Callable[[Row], bool], how: Callable[[Any, Any, Random], None]) -> None:
     """An event, changed: `how` gets its input and its output."""
 
     def make(world: TrueRun, draw: Random) -> Edits:
@@ -270,7 +271,7 @@ def event(kinds: list[Kind], name: str, of: str, wanted: Callable[[Row], bool], 
         row["input"], row["output"] = (None if each is None else json.dumps(each) for each in (given, output))
         return {place(row): row}
 
-    kinds.append(Kind(name, make))
+    kinds.append(ChangeKind(name, make))
 
 
 event(WRONG, "a decision: another leader epoch", "decision", lambda row: bool(json.loads(row["output"] or "{}").get("write")),
