@@ -1,95 +1,112 @@
-"""From a journal to tables, verdicts and a report: how long `klamm pipeline run`, `check` and `klamm report` take, each in its own process.
+"""From a journal to verdicts, tables and a report: wall and CPU seconds and memory of each command, also beside those of another Klamm.
 
-    python -m klamm.benchmarks.verdicts [--frames 10000] [--copies 1] [--only ApiVersions] [--journal LAKE]
+    python -m klamm.benchmarks.verdicts [--sizes 1000 10000 200000 1000000] [--runs 60] [--other OLD/.venv/bin/klamm] [--rounds 1]
 
-A cluster of three brokers is served, and a client produces and consumes one record after the other until the journal has about so many
-frames; a million take three minutes. With `--copies` the journal is that of so many runs: 20,000 frames and 50 copies are a million too,
-in many small files. With `--only ApiVersions` clients send nothing else, 64 requests in flight on each of eight connections. With
-`--journal` the journal is written to this folder, and nothing is timed. Wall time.
+Journals are those of `mixed_journal.py`. `quick` is `klamm pipeline check --quick`, `report` is `klamm report` from the journal, which needs
+no Spark, `run` is `klamm pipeline run` of a lake without tables, and `again` the same with nothing new. The last rows are those of one lake
+with so many runs, each a copy of the smallest journal, with its number of files. A command that judges prints no violation, else the
+benchmark ends.
+
+CPU is user and system time of all processes that a command started, to the last one. Memory is the greatest sum of their resident memory,
+looked at ten times a second. The load is that of the machine over the last minute when the command ended.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import signal
-import socket
-import struct
+import ctypes
+import os
+import resource
+import shutil
 import subprocess
-import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
+import psutil
 import pyarrow as pa
 
-from klamm.journal.reading import segments
+from klamm.benchmarks import mixed_journal
+from klamm.benchmarks.processes import Failed, klamm, note
+from klamm.journal.reading import count_rows, segments
 from klamm.journal.segments import OpenSegment
+from klamm.pipeline.report.source import LIMIT
 
-KLAMM = (sys.executable, "-m", "klamm")
-FRAMES_A_RECORD = 13
-"""That journals of three brokers have for a record that is produced with acks=all and fetched, requests and responses."""
-
-
-CONNECTIONS, IN_FLIGHT = 8, 64
-"""Of clients that send one kind of request."""
+SIZES = (1_000, 10_000, 200_000, 1_000_000)
+_BECOME_SUBREAPER = 36
+"""Of prctl: orphans of children become children, so that their CPU time counts."""
 
 
-@contextmanager
-def served(lake: Path) -> Iterator[str]:
-    """A cluster of three brokers with a journal. Yields its bootstrap servers."""
-    options = ["--brokers", "3", "--port", "0", "--json", "--topic", "orders:6:3", "--journal", str(lake)]
-    with subprocess.Popen([*KLAMM, "serve", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as cluster:
-        assert cluster.stdout is not None
+class Cost(NamedTuple):
+    """What a command took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    load: float
+
+
+def cost_of(command: Sequence[str]) -> Cost:
+    """Run a command to the end of all processes that it started. Raises Failed if its exit code is not 0."""
+    before, began = _cpu_of_children_s(), time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child, _Memory(child.pid) as memory:
+        assert child.stderr is not None
+        said = child.stderr.read()
+    wall_s = time.monotonic() - began
+    _reap()
+    if child.returncode:
+        raise Failed(f"{' '.join(command)} ended with {child.returncode}: {said.decode(errors='replace')[-600:]}")
+    return Cost(wall_s, _cpu_of_children_s() - before, memory.peak_mb, os.getloadavg()[0])
+
+
+def _cpu_of_children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _reap() -> None:
+    """Wait for the processes that a command left when it ended, such as its JVM."""
+    try:
+        while True:
+            os.waitpid(-1, 0)
+    except ChildProcessError:
+        return
+
+
+class _Memory:
+    """Looks at the memory of a process and its descendants until the block ends."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._ended, self.peak_mb = pid, threading.Event(), 0.0
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> _Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.1):
+            self.peak_mb = max(self.peak_mb, sum(self._resident()) / 1e6)
+
+    def _resident(self) -> Iterator[int]:
         try:
-            yield json.loads(cluster.stdout.readline())["bootstrap_servers"]
-        finally:
-            cluster.send_signal(signal.SIGTERM)
-
-
-def journal(lake: Path, frames: int) -> None:
-    """Serve a cluster and use it."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
-
-    with served(lake) as servers:
-        producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0})
-        consumer = Consumer(
-            {"bootstrap.servers": servers, "group.id": "verdicts", "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20}
-        )
-        consumer.assign([TopicPartition("orders", index, 0) for index in range(6)])
-        for _ in range(frames // FRAMES_A_RECORD):
-            producer.produce("orders", b"x" * 100)
-            producer.flush()
-            consumer.poll(0.005)
-        consumer.close()
-        del producer
-
-
-def api_versions_request(correlation_id: int) -> bytes:
-    """ApiVersions v3, with its length."""
-    body = struct.pack(">hhih4sx", 18, 3, correlation_id, 4, b"load") + b"\x06klamm\x041.0\x00"
-    return struct.pack(">i", len(body)) + body
-
-
-def api_versions_journal(lake: Path, frames: int) -> None:
-    """Serve a cluster, and send it so many ApiVersions requests that they and their answers are the frames."""
-    with served(lake) as servers, ExitStack() as stack:
-        addresses = [address.rsplit(":", 1) for address in servers.split(",")]
-        sockets, readers = [], []
-        for number in range(CONNECTIONS):
-            host, port = addresses[number % len(addresses)]
-            sockets.append(stack.enter_context(socket.create_connection((host, int(port)))))
-            readers.append(stack.enter_context(sockets[-1].makefile("rb", buffering=1 << 20)))
-        for begin in range(0, frames // 2, CONNECTIONS * IN_FLIGHT):
-            numbers = range(begin, min(begin + CONNECTIONS * IN_FLIGHT, frames // 2))
-            for number, each in enumerate(sockets):
-                each.sendall(b"".join(map(api_versions_request, numbers[number::CONNECTIONS])))
-            for number, reader in enumerate(readers):
-                for correlation_id in numbers[number::CONNECTIONS]:
-                    answer = reader.read(int.from_bytes(reader.read(4), "big"))
-                    assert struct.unpack_from(">ih", answer) == (correlation_id, 0), answer
+            first = psutil.Process(self._pid)
+            family = [first, *first.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return
+        for process in family:
+            try:
+                yield process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
 
 
 def copy(lake: Path, copies: int) -> None:
@@ -110,34 +127,77 @@ def copy(lake: Path, copies: int) -> None:
             copied.seal()
 
 
-def timed(*command: str) -> None:
-    """Run a command of Klamm and print its time, and the last line that it prints."""
-    begun = time.monotonic()
-    done = subprocess.run([*KLAMM, *command], capture_output=True, text=True, check=False)
-    said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-    print(f"klamm {command[0]} {command[1]}: {time.monotonic() - begun:.1f} s: {said[-1] if said else ''}", flush=True)
+class Row(NamedTuple):
+    """A command that is measured."""
+
+    size: str
+    name: str
+    arguments: list[str]
+
+
+def rows(size: str, journal: Path, work: Path, names: Sequence[str]) -> Iterator[Row]:
+    """The commands of one journal, in this order. `work` is a lake with the journal, for tables."""
+    commands = {
+        "quick": ["pipeline", "check", "--quick", "--any-size", str(journal)],
+        "report": ["report", str(journal), "-o", str(work / "report.html")],
+        "run": ["pipeline", "run", str(work)],
+        "again": ["pipeline", "run", str(work)],
+    }
+    yield from (Row(size, name, commands[name]) for name in commands if name in names)
+
+
+def measure(size: str, journal: Path, programs: Sequence[str], rounds: int, names: Sequence[str]) -> None:
+    """Print a line for each command and program: the medians of the rounds, in which programs come in turn."""
+    costs: dict[tuple[str, str], list[Cost]] = {}
+    files: dict[str, int] = {}
+    for _ in range(rounds):
+        for program in programs:
+            with tempfile.TemporaryDirectory() as folder:
+                work = Path(folder)
+                shutil.copytree(journal / "journal", work / "journal")
+                for row in rows(size, journal, work, names):
+                    costs.setdefault((row.name, program), []).append(cost_of([program, *row.arguments]))
+                    note(f"{size} {row.name} {program}: {costs[row.name, program][-1]}")
+                files[program] = sum(len(list((work / layer).rglob("*.parquet"))) for layer in ("bronze", "silver", "gold"))
+    for (name, program), found in costs.items():
+        wall_s, cpu_s, peak_mb, load = (median(values) for values in zip(*found, strict=True))
+        which = "this" if program == programs[-1] else "other"
+        many = f"{files[program]:,}" if name == "run" else ""
+        print(f"| {size} | {name} | {which} | {wall_s:.1f} | {cpu_s:.1f} | {peak_mb:,.0f} | {load:.1f} | {many} |", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the measurements."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--frames", type=int, default=10_000)
-    parser.add_argument("--copies", type=int, default=1)
-    parser.add_argument("--only", choices=["ApiVersions"], help="send requests of this kind only")
-    parser.add_argument("--journal", type=Path, metavar="LAKE", help="write the journal to this folder, and time nothing")
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, metavar="FRAMES")
+    parser.add_argument("--runs", type=int, default=60, help="number of runs of the lake with many; 0 leaves it out")
+    parser.add_argument("--other", metavar="KLAMM", help="the program of another Klamm, which is measured in turn with this one")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--only", nargs="+", default=["quick", "report", "run", "again"], choices=["quick", "report", "run", "again"])
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where journals stay; those that are there are used again")
     chosen = parser.parse_args(arguments)
-    record = api_versions_journal if chosen.only else journal
-    if chosen.journal:
-        record(chosen.journal, chosen.frames)
-        copy(chosen.journal, chosen.copies)
-        return
+    ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1)
+    programs = [*([chosen.other] if chosen.other else []), *klamm()]
     with tempfile.TemporaryDirectory() as folder:
-        lake = Path(folder) / "lake"
-        record(lake, chosen.frames)
-        copy(lake, chosen.copies)
-        timed("pipeline", "run", str(lake))
-        timed("pipeline", "check", str(lake))
-        timed("report", str(lake), "-o", str(Path(folder) / "report.html"))
+        kept = chosen.keep or Path(folder)
+        print("| frames | what | Klamm | wall s | CPU s | peak MB | load | files |\n|---|---|---|---|---|---|---|---|", flush=True)
+        for size in chosen.sizes:
+            names = [name for name in chosen.only if name != "report" or size < LIMIT]
+            journal, frames = _journal(kept / f"{size}", size, chosen.seed)
+            measure(f"{frames:,}", journal, programs, chosen.rounds, names)
+        if chosen.runs:
+            journal, frames = _journal(kept / f"{min(SIZES)}-{chosen.runs}", min(SIZES), chosen.seed, chosen.runs)
+            names = [name for name in chosen.only if name != "report"]
+            measure(f"{chosen.runs} runs, {frames:,}", journal, programs, chosen.rounds, names)
+
+
+def _journal(lake: Path, frames: int, seed: int, runs: int = 1) -> tuple[Path, int]:
+    """The lake with a journal, and its number of frames."""
+    if not lake.exists():
+        mixed_journal.write(lake, frames, seed)
+        copy(lake, runs)
+    return lake, sum(count_rows(segment.path) for segment in segments(lake) if segment.table == "frames")
 
 
 if __name__ == "__main__":
