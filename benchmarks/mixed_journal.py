@@ -191,7 +191,8 @@ class _Shifts(NamedTuple):
         for row in chosen:
             at = offsets[row] + _CORRELATION[directions[row]]
             data[at : at + 4] = (ids[row] + int(added[row])).to_bytes(4)
-        rows = _replaced(rows, "frame", pa.Array.from_buffers(frames.type, len(frames), [None, *frames.buffers()[1:2], pa.py_buffer(data)], 0, frames.offset))
+        buffers = [None, frames.buffers()[1], pa.py_buffer(data)]
+        rows = _replaced(rows, "frame", pa.Array.from_buffers(frames.type, len(frames), buffers, 0, frames.offset))
         return _replaced(rows, "correlation_id", pc.add(rows["correlation_id"], pa.array(added, pa.int32())))
 
     def _numbered(self, rows: pa.Table, times: int) -> Iterator[str | None]:

@@ -115,14 +115,14 @@ class Load:
         producers: list[Callable[[Random], None]] = [
             lambda random: self._produce(random, ORDERS, {"acks": "all", "enable.idempotence": True}),
             lambda random: self._produce(random, VIEWS, {"acks": "1", "compression.type": "zstd"}),
-            lambda random: self._pay(random),
+            self._pay,
             lambda random: self._administer(random, admin),
         ]
         consumers: list[Callable[[Random], None]] = [
             lambda random: self._consume(random, "billing", [ORDERS, VIEWS]),
             lambda random: self._consume(random, "billing", [ORDERS, VIEWS]),
             lambda random: self._consume(random, "audit", [PAYMENTS]),
-            lambda random: self._come_and_go(random),
+            self._come_and_go,
         ]
         with ThreadPoolExecutor(len(producers) + len(consumers)) as threads:
             randoms = [Random(f"{self._seed} {number}") for number in range(len(producers) + len(consumers))]
@@ -156,7 +156,7 @@ class Load:
                 read = orders.consume(5, 0.5)
                 producer.begin_transaction()
                 for record in read:
-                    producer.produce(PAYMENTS, record.value()[:100], key=record.key())
+                    producer.produce(PAYMENTS, (record.value() or b"")[:100], key=record.key())
                 if random.random() < 0.1:
                     producer.abort_transaction(30)
                 else:

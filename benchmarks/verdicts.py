@@ -2,10 +2,9 @@
 
     python -m klamm.benchmarks.verdicts [--sizes 1000 10000 200000 1000000] [--runs 60] [--other OLD/.venv/bin/klamm] [--rounds 1]
 
-Journals are those of `mixed_journal.py`. `quick` is `klamm pipeline check --quick`, `report` is `klamm report` from the journal, which needs
-no Spark, `run` is `klamm pipeline run` of a lake without tables, and `again` the same with nothing new. The last rows are those of one lake
-with so many runs, each a copy of the smallest journal, with its number of files. A command that judges prints no violation, else the
-benchmark ends.
+Journals are those of `mixed_journal.py`. `quick` is `klamm pipeline check --quick`. `report` is `klamm report` from the journal, which
+needs no Spark. `run` is `klamm pipeline run` of a lake without tables, and `again` the same with nothing new. The last rows are those of
+one lake with so many runs, each a copy of the smallest journal. The benchmark ends if a command fails, or finds that a rule is violated.
 
 CPU is user and system time of all processes that a command started, to the last one. Memory is the greatest sum of their resident memory,
 looked at ten times a second. The load is that of the machine over the last minute when the command ended.
