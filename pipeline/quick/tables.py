@@ -29,8 +29,8 @@ from klamm.pipeline.silver_files import decode_into, events_into
 
 INSERT_ROWS = 122_880
 INSERT_BYTES = 40_000_000
-"""Rows of a table are inserted when they are so many, a group of rows of DuckDB, or so many bytes: with 64 MB a million frames take
-0.4 GB more, and as much CPU time."""
+"""Rows of a table are inserted when they are so many, a group of rows of DuckDB, or so many bytes: with 64 MB the process that loads
+a million frames has 0.4 GB more at most, and takes as much CPU time."""
 
 _TABLES = {table.name: table for table in SILVER}
 
