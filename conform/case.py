@@ -82,6 +82,8 @@ class Outcome:
     reason: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
     seconds: float = 0.0
+    output: str = ""
+    """The last lines of the client under test, if its case is broken."""
     is_broken: bool = False
     """Whether the server does not do what the sentence says, whatever its level."""
 

@@ -46,6 +46,9 @@ class SaslPlace(NamedTuple):
 class Lab:
     """One cluster under test. `exchanges` are those of the case that runs."""
 
+    output = ""
+    """A server's output is not known."""
+
     def __init__(self, host: str, port: int, sasl: SaslPlace | None = None) -> None:
         self.address: Address = (host, port)
         self.sasl = sasl
@@ -87,7 +90,7 @@ class Lab:
     def where(self) -> str:
         return f"{self.address[0]}:{self.address[1]}"
 
-    def begin(self, exchanges: list[Exchange]) -> None:
+    def begin(self, case_id: str, exchanges: list[Exchange]) -> None:
         """A case begins."""
         self.exchanges = exchanges
 
@@ -283,7 +286,7 @@ class Lab:
 
     async def clean_up(self, limit_s: float) -> str:
         """Delete what the run has made, each kind within this time. What is left behind, as a text; empty if nothing is."""
-        self.begin([])
+        self.begin("", [])
         left: list[str] = []
         for kind, delete in (("topics", self._delete_topics), ("users and quotas", self._undo), ("groups", self._delete_groups)):
             try:

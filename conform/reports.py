@@ -19,6 +19,8 @@ from klamm.protocol.json_form import to_json
 SHOWN_BYTES = 512
 """How much of a frame that does not decode is shown."""
 SHOWN_TEXT = 1200
+SHOWN_LINES = 8
+"""How many of the last lines of a client are printed below its case."""
 
 
 def failed(outcomes: Sequence[Outcome], strict: bool) -> list[Outcome]:
@@ -28,9 +30,10 @@ def failed(outcomes: Sequence[Outcome], strict: bool) -> list[Outcome]:
 
 
 def line(outcome: Outcome) -> str:
-    """One outcome in one line."""
+    """One outcome in one line; below it the last lines that a client printed."""
     reason = f": {without_prefix(outcome.reason)}" if outcome.reason and outcome.result is not Result.PASS else ""
-    return f"{outcome.result.value:<10} {outcome.case.id} {outcome.case.sentence}{reason}"
+    output = "".join(f"\n    {each}" for each in outcome.output.splitlines()[-SHOWN_LINES:])
+    return f"{outcome.result.value:<10} {outcome.case.id} {outcome.case.sentence}{reason}{output}"
 
 
 def case_line(case: Case) -> str:
@@ -65,6 +68,7 @@ def as_json(server: str, outcomes: Sequence[Outcome], left: str) -> dict[str, An
             "source": outcome.case.source,
             "result": outcome.result.value,
             "reason": outcome.reason,
+            **({"output": outcome.output} if outcome.output else {}),
             "seconds": round(outcome.seconds, 4),
         }
         for outcome in outcomes
@@ -94,12 +98,14 @@ def _junit_case(outcome: Outcome, is_bad: bool) -> str:
     elif outcome.result in (Result.MISSING, Result.INFO):
         body = f"<skipped message={reason}/>"
     name = quoteattr(_xml_text(f"{outcome.case.id} {outcome.case.sentence}"))
+    if outcome.output:
+        body += f"<system-out>{escape(_xml_text(outcome.output))}</system-out>"
     return f'<testcase classname={quoteattr(outcome.case.section)} name={name} time="{outcome.seconds:.4f}">{body}</testcase>'
 
 
 def _xml_text(text: str) -> str:
     """XML has no control characters, not even escaped."""
-    return "".join(character if character.isprintable() else " " for character in text)
+    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
 
 
 # frames
@@ -179,8 +185,9 @@ def _html_case(outcome: Outcome) -> str:
         f'<div class="pair"><pre>{escape(request_text(each))}</pre><pre>{escape(response_text(each))}</pre></div>'
         for each in outcome.exchanges
     )
+    output = f"<pre>{escape(outcome.output)}</pre>" if outcome.output else ""
     return (
         f'<details id="{escape(case.id)}"{" open" if result == "Fail" else ""}><summary><span class="r {result}">{result}</span> '
         f"{escape(case.id)} {escape(case.sentence)}</summary><p>{case.level.value}. {escape(case.source)}. "
-        f"{escape(outcome.reason)}</p><table>{answers}</table>{pairs}</details>"
+        f"{escape(outcome.reason)}</p>{output}<table>{answers}</table>{pairs}</details>"
     )

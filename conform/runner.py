@@ -7,9 +7,9 @@ import fnmatch
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
-from klamm.conform.case import Absent, Broken, Case, Level, Outcome, Result, Section, Unreachable
-from klamm.conform.lab import Lab
+from klamm.conform.case import Absent, Broken, Case, Exchange, Level, Outcome, Result, Section, Unreachable
 from klamm.protocol.errors import LocalProtocolError
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,30 @@ INFO_S = 1.0
 
 CLEAN_UP_S = 10.0
 """The least time for deleting all topics, and for deleting all groups: the limit of one case may be shorter than they need."""
+
+
+class Bench(Protocol):
+    """What the cases of a run work with: `lab.Lab` for servers, `clients.client_lab.ClientLab` for clients."""
+
+    @property
+    def where(self) -> str:
+        """What is under test."""
+
+    @property
+    def output(self) -> str:
+        """What the party under test printed in the case that ended."""
+
+    async def start(self) -> None:
+        """Get ready. Raises Unreachable."""
+
+    def begin(self, case_id: str, exchanges: list[Exchange]) -> None:
+        """A case begins, which adds its exchanges to these."""
+
+    def end(self) -> None:
+        """A case has ended."""
+
+    async def clean_up(self, limit_s: float) -> str:
+        """Undo what the run did, each kind within this time. What is left behind, as a text."""
 
 
 class NoSuchCase(Exception):
@@ -40,10 +64,10 @@ def chosen(sections: Iterable[Section], names: Sequence[str]) -> list[Case]:
     return [case for case in cases if case.id in wanted]
 
 
-async def run_case(case: Case, lab: Lab, timeout_s: float) -> Outcome:
-    """Run one case. Cases read responses as they have to be, so any exception is what came out of one that is not."""
+async def run_case(case: Case, lab: Bench, timeout_s: float) -> Outcome:
+    """Run one case. Cases read frames as they have to be, so any exception is what came out of one that is not."""
     outcome = Outcome(case, Result.PASS)
-    lab.begin(outcome.exchanges)
+    lab.begin(case.id, outcome.exchanges)
     begun = time.monotonic()
     limit_s = min(timeout_s, INFO_S) if case.level is Level.INFO else timeout_s
     try:
@@ -60,6 +84,7 @@ async def run_case(case: Case, lab: Lab, timeout_s: float) -> Outcome:
         outcome.reason = _reason(failure, limit_s)
     finally:
         lab.end()
+    outcome.output = lab.output if outcome.is_broken else ""
     outcome.seconds = time.monotonic() - begun
     return outcome
 
@@ -76,7 +101,7 @@ def _reason(failure: Exception, limit_s: float) -> str:
     return f"a response is not as it has to be: {type(failure).__name__}: {' '.join(str(failure).split())}"
 
 
-async def run(cases: Sequence[Case], lab: Lab, timeout_s: float, tell: Callable[[Outcome], None]) -> tuple[list[Outcome], str]:
+async def run(cases: Sequence[Case], lab: Bench, timeout_s: float, tell: Callable[[Outcome], None]) -> tuple[list[Outcome], str]:
     """The outcomes of all cases, and what could not be deleted; if the run is cancelled, a warning says that. Raises Unreachable."""
     try:
         async with asyncio.timeout(timeout_s):

@@ -36,6 +36,11 @@ class Request:
         return self._exchange.decoded_response()
 
     @property
+    def payloads(self) -> tuple[bytes, bytes | None]:
+        """Request and response as they were sent, without their lengths and without secrets."""
+        return self._exchange.request, self._exchange.response
+
+    @property
     def error(self) -> str | None:
         """The name of the first error in the response."""
         return self._exchange.error

@@ -39,9 +39,11 @@ _TOPIC_RESOURCE = 2
 _UNKNOWN = {
     "leader_id": -1, "leader_epoch": -1, "high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1, "base_offset": -1,
     "log_append_time_ms": -1, "offset": -1, "timestamp": -1, "end_offset": -1, "committed_offset": -1, "committed_leader_epoch": -1,
-    "node_id": -1, "port": -1,
+    "node_id": -1, "port": -1, "records": b"",
 }
-"""What a row with an error has in these fields."""
+"""What a row with an error has in these fields. Records are empty, not null, as Kafka's replica manager says it of a partition that cannot be
+read; librdkafka cannot read null.
+"""
 
 
 @dataclass(frozen=True, slots=True)

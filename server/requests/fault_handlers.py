@@ -304,6 +304,6 @@ def _with_row(response: Any, ctx: Asked, wanted: Wanted, code: int) -> Any:
     kind = messages.FetchResponse
     if "partition" not in wanted.values or response.error_code:
         return response
-    row = kind.PartitionData(wanted.values["partition"], code, -1, records=None)
+    row = kind.PartitionData(wanted.values["partition"], code, -1, records=b"")
     topic = kind.FetchableTopicResponse(topic=wanted.values["topic"], topic_id=wanted.topic_id, partitions=[row])
     return response._replace(responses=[*response.responses, topic])

@@ -1,0 +1,8 @@
+"""All sections of cases for clients, in order."""
+
+from __future__ import annotations
+
+from klamm.conform.clients import fetch, produce
+from klamm.conform.clients.client_section import ClientSection
+
+SECTIONS: tuple[ClientSection, ...] = tuple(module.SECTION for module in (produce, fetch))

@@ -1,0 +1,92 @@
+"""One process of the client under test: its environment, its output, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+SHOWN_BYTES = 4000
+"""How much of the end of its output is kept."""
+LONGEST_LINE = 1 << 23
+NOT_SUPPORTED = 127
+
+
+class Told(NamedTuple):
+    """A record that the client says was acknowledged, or was read."""
+
+    partition: int
+    offset: int
+    value: str
+
+
+class Program:
+    """A process in a group of its own. `told` are the lines of its output that are JSON objects; all others are its log."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.told: list[Told] = []
+        self._output = bytearray()
+        self._readers = [asyncio.ensure_future(self._read(stream)) for stream in (process.stdout, process.stderr)]
+
+    @classmethod
+    async def start(cls, command: str, variables: Mapping[str, str]) -> Program:
+        """Start the command in a shell, with these variables besides those of Klamm's own environment."""
+        process = await asyncio.create_subprocess_shell(
+            command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **variables}, start_new_session=True, limit=LONGEST_LINE,
+        )
+        return cls(process)
+
+    async def _read(self, stream: asyncio.StreamReader | None) -> None:
+        assert stream is not None
+        while True:
+            try:
+                line = await stream.readline()
+            except ValueError:  # a line that is too long is not a record
+                continue
+            if not line:
+                return
+            if not self._take(line):
+                self._output += line
+                del self._output[:-SHOWN_BYTES]
+
+    def _take(self, line: bytes) -> bool:
+        """Whether the line is a record that the client tells of."""
+        if not line.startswith(b"{"):
+            return False
+        try:
+            row: Any = json.loads(line)
+            self.told.append(Told(int(row["partition"]), int(row["offset"]), str(row["value"])))
+        except (ValueError, KeyError, TypeError):
+            return False
+        return True
+
+    @property
+    def output(self) -> str:
+        """The end of what it printed, without the records."""
+        return self._output.decode(errors="replace").strip()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def values(self) -> list[str]:
+        """The values of the records that it told of, in order, without padding."""
+        return [each.value.rstrip(".") for each in self.told]
+
+    async def wait(self) -> int:
+        """Its exit code; negative for a signal."""
+        code = await self._process.wait()
+        await asyncio.wait(self._readers, timeout=1)  # a child of the client may hold the pipes open
+        return code
+
+    def kill(self) -> None:
+        """Kill its process group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
