@@ -46,6 +46,7 @@ class SaslPlace(NamedTuple):
 class Lab:
     """One cluster under test. `exchanges` are those of the case that runs."""
 
+    party = "server"
     output = ""
     """A server's output is not known."""
 

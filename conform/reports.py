@@ -58,8 +58,8 @@ def by_section(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
 # JSON and JUnit
 
 
-def as_json(server: str, outcomes: Sequence[Outcome], left: str) -> dict[str, Any]:
-    """The whole run."""
+def as_json(party: str, name: str, outcomes: Sequence[Outcome], left: str) -> dict[str, Any]:
+    """The whole run. `party` says what was tested: `server` or `client`."""
     cases = [
         {
             "id": outcome.case.id,
@@ -73,7 +73,7 @@ def as_json(server: str, outcomes: Sequence[Outcome], left: str) -> dict[str, An
         }
         for outcome in outcomes
     ]
-    return {"server": server, "totals": totals(outcomes), "sections": by_section(outcomes), "left_behind": left, "cases": cases}
+    return {party: name, "totals": totals(outcomes), "sections": by_section(outcomes), "left_behind": left, "cases": cases}
 
 
 def as_junit(outcomes: Sequence[Outcome], strict: bool) -> str:

@@ -25,13 +25,15 @@ CLEAN_UP_S = 10.0
 class Bench(Protocol):
     """What the cases of a run work with: `lab.Lab` for servers, `clients.client_lab.ClientLab` for clients."""
 
-    @property
-    def where(self) -> str:
-        """What is under test."""
+    party: str
+    """`server` or `client`."""
 
     @property
-    def output(self) -> str:
-        """What the party under test printed in the case that ended."""
+    def where(self) -> str:
+        """The address or the command of what is under test."""
+
+    output: str
+    """What the party under test printed in the case that ended."""
 
     async def start(self) -> None:
         """Get ready. Raises Unreachable."""

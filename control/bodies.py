@@ -104,6 +104,7 @@ class EffectBody(Body, frozen=True):
     correlation_id: Int32 | None = None
     lose_response: bool = False
     throttle_time_ms: Int64 | None = None
+    unknown_tags: bool = False
     slow_disk_ms: Int64 | None = None
 
 
@@ -386,11 +387,13 @@ def _effect_of(body: EffectBody, direction: str) -> Effect:
     after_work = direction == "response" or body.lose_response
     return Effect(
         after_work, code, body.message, body.delay_ms, body.drop, body.lose_response, body.close, body.corrupt, body.truncate,
-        body.correlation_id, body.throttle_time_ms, body.slow_disk_ms or 0,
+        body.correlation_id, body.throttle_time_ms, body.unknown_tags, body.slow_disk_ms or 0,
     )
 
 
-_EFFECTS = ("error", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms", "slow_disk_ms")
+_EFFECTS = (
+    "error", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms", "unknown_tags", "slow_disk_ms",
+)
 
 
 def _check_limits(body: FaultBody) -> None:

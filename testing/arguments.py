@@ -48,6 +48,7 @@ class FaultArguments(TypedDict, total=False):
     correlation_id: int
     lose_response: bool
     throttle_time_ms: int
+    unknown_tags: bool
     slow_disk_ms: int
     # how often
     first: int

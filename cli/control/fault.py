@@ -16,7 +16,7 @@ FILTER = (
 DISK_OPERATIONS = ("append", "flush", "read")
 EFFECT = (
     "error", "message", "delay_ms", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms",
-    "slow_disk_ms",
+    "unknown_tags", "slow_disk_ms",
 )
 LIMITS = ("first", "after", "probability", "seed")
 
@@ -52,6 +52,7 @@ LIMITS = ("first", "after", "probability", "seed")
 @click.option("--correlation-id", type=int, metavar="N", help="Respond with this correlation id.")
 @click.option("--lose-response", is_flag=True, help="Process the request and do not respond.")
 @click.option("--throttle-time-ms", type=int, metavar="MS", help="Respond with this throttle time.")
+@click.option("--unknown-tags", is_flag=True, help="Respond with tagged fields that no client knows.")
 @click.option("--slow-disk-ms", type=int, metavar="MS", help="Let operations of logs wait this time, instead of requests.")
 @click.option("--first", type=int, metavar="N", help="Hit N requests, then no more. Default: all.")
 @click.option("--after", type=int, metavar="N", help="Let N requests pass first.")

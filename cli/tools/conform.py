@@ -1,9 +1,11 @@
-"""`klamm conform`: what a server of Kafka's protocol does with each case of the suite."""
+"""`klamm conform`: what a server or a client of Kafka's protocol does with each case of the suite."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,8 @@ from klamm.cli.shell.output import counted, end_with_failure, say
 from klamm.cli.shell.parameters import Decimal, UserPassword
 
 if TYPE_CHECKING:
-    from klamm.conform.case import Case, Outcome
+    from klamm.conform.case import Case, Outcome, Section
+    from klamm.conform.runner import Bench
 
 
 class Server(click.ParamType[tuple[str, int]]):
@@ -36,13 +39,17 @@ class Server(click.ParamType[tuple[str, int]]):
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command(short_help="Test a server of Kafka's protocol case by case.")
-@click.argument("server", type=Server(), metavar="HOST:PORT")
-@click.argument("cases", nargs=-1, metavar="[SECTION[/CASE]]...")
-@click.option("--strict", is_flag=True, help="A SHOULD that the server does not obey is a failure too.")
+SERVER_S, CLIENT_S = 10, 30
+"""The limits of time of a case unless one is given: clients have timeouts of their own."""
+
+
+@click.command(short_help="Test a server or a client of Kafka's protocol case by case.")
+@click.argument("names", nargs=-1, metavar="[HOST:PORT] [SECTION[/CASE]]...")
+@click.option("--client", metavar="COMMAND", help="Test a client, which this shell command starts, instead of a server.")
+@click.option("--strict", is_flag=True, help="A SHOULD that is not obeyed is a failure too.")
 @click.option("--dryrun", is_flag=True, help="List the cases, and send nothing.")
 @click.option("--destructive", is_flag=True, help="Run also cases that change what the suite did not create, such as leaders.")
-@click.option("--timeout", type=Decimal(0, 600, min_open=True), default=10, show_default=True, help="Seconds that a case may take.")
+@click.option("--timeout", type=Decimal(0, 600, min_open=True), help="Seconds that a case may take: 10 of a server, 30 of a client.")
 @click.option("--sasl-listener", type=Server(), help="A listener of the same cluster with SASL, for the cases that authenticate.")
 @click.option("--sasl-user", type=UserPassword(), help="User and password for it.")
 @click.option("--sasl-mechanism", type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]), default="PLAIN", show_default=True)
@@ -51,11 +58,11 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--junit", type=FILE, help="Write the run as JUnit's XML.")
 @click.option("--html", type=FILE, help="Write one page with the frames of each case, decoded, and the responses of Apache Kafka.")
 def command(
-    server: tuple[str, int], cases: tuple[str, ...], strict: bool, dryrun: bool, destructive: bool, timeout: float,
+    names: tuple[str, ...], client: str | None, strict: bool, dryrun: bool, destructive: bool, timeout: float | None,
     sasl_listener: tuple[str, int] | None, sasl_user: tuple[str, str] | None, sasl_mechanism: str, verbose: bool, as_json: bool,
     junit: Path | None, html: Path | None,
 ) -> int:
-    """Test a server of Kafka's protocol, case by case: frames, versions, records, groups, transactions and more.
+    """Test a server or a client of Kafka's protocol, case by case: frames, versions, records, groups, transactions and more.
 
     Each case is a sentence that says what a server MUST or SHOULD do, with its source. It passes, or it fails (MUST), or the server is
     not strict (SHOULD), or the server lacks what the case needs (Missing). Info demands nothing. Apache Kafka 3.9.1 and 4.4.0 pass all
@@ -65,29 +72,65 @@ def command(
     "conform-" and deletes them at the end. The exit code is 0 if no case failed, 1 if one did, and 2 for a wrong command line or a
     server that cannot be reached.
 
+    With --client a cluster in this process is the server: it has faults, loses brokers and moves leaders. COMMAND is started for each
+    case, with TESTCASE, BOOTSTRAP and what it needs besides in its environment (docs/conform.md). It ends with 0 if it did its task, 1
+    if it could not, and 127 if it does not support it (Missing). The frames that it sent decide.
+
     \b
     klamm conform localhost:9092
     klamm conform localhost:9092 produce fetch --html report.html
     klamm conform localhost:9092 groups/8.4 --verbose
+    klamm conform --client 'python my_adapter.py' produce transactions
     """
     from klamm.conform.runner import NoSuchCase, chosen
-    from klamm.conform.sections.catalogue import SECTIONS
 
+    server = None if client is not None else _server(names)
+    if client is not None and (destructive or sasl_listener or sasl_user):
+        raise click.UsageError("--client goes without --destructive, --sasl-listener and --sasl-user: these are about a server")
     if (sasl_listener is None) != (sasl_user is None):
         raise click.UsageError("--sasl-listener and --sasl-user belong together")
     try:
-        selected = [case for case in chosen(SECTIONS, cases) if destructive or not case.destructive]
+        wanted = names if server is None else names[1:]
+        selected = [case for case in chosen(_sections(server is None), wanted) if destructive or not case.destructive]
     except NoSuchCase as wrong:
         raise click.UsageError(str(wrong)) from None
     if dryrun:
         _list(selected, as_json)
         return SUCCESS
-    from klamm.conform.lab import Lab, SaslPlace
-
     for file in (junit, html):
         _check_writable(file)
+    if client is not None:
+        return _run(_client_bench(client), selected, strict, timeout or CLIENT_S, verbose, as_json, junit, html)
+    from klamm.conform.lab import Lab, SaslPlace
+
+    assert server is not None
     sasl = SaslPlace(*sasl_listener, sasl_mechanism, *sasl_user) if sasl_listener is not None and sasl_user is not None else None
-    return _run(Lab(*server, sasl), selected, strict, timeout, verbose, as_json, junit, html)
+    return _run(Lab(*server, sasl), selected, strict, timeout or SERVER_S, verbose, as_json, junit, html)
+
+
+def _server(names: tuple[str, ...]) -> tuple[str, int]:
+    """The server, which is the first argument. Raises UsageError."""
+    if not names:
+        raise click.UsageError("HOST:PORT of a server is missing, or --client with the command of a client")
+    return Server().convert(names[0], None, None)
+
+
+def _sections(of_clients: bool) -> Sequence[Section]:
+    if of_clients:
+        from klamm.conform.clients.catalogue import SECTIONS as CLIENT_SECTIONS
+
+        return CLIENT_SECTIONS
+    from klamm.conform.sections.catalogue import SECTIONS
+
+    return SECTIONS
+
+
+def _client_bench(command: str) -> Bench:
+    """What clients are tested with. Its brokers say nothing of what the suite does to them."""
+    from klamm.conform.clients.client_lab import ClientLab
+
+    logging.getLogger("klamm").setLevel(logging.CRITICAL)
+    return ClientLab(command)
 
 
 def _check_writable(file: Path | None) -> None:
@@ -116,19 +159,18 @@ def _list(cases: list[Case], as_json: bool) -> None:
 
 
 def _run(
-    lab: object, cases: list[Case], strict: bool, timeout_s: float, verbose: bool, as_json: bool, junit: Path | None, html: Path | None
+    lab: Bench, cases: list[Case], strict: bool, timeout_s: float, verbose: bool, as_json: bool, junit: Path | None, html: Path | None
 ) -> int:
     from klamm.conform import reports
     from klamm.conform.case import Result, Unreachable
-    from klamm.conform.lab import Lab
     from klamm.conform.runner import run
 
-    assert isinstance(lab, Lab)
     quiet = () if verbose else (Result.PASS, Result.MISSING, Result.INFO)
 
     def show(outcome: Outcome) -> None:
         if not as_json and outcome.result not in quiet:
-            say(printable(reports.line(outcome)))
+            for each in reports.line(outcome).splitlines():
+                say(printable(each))
 
     try:
         outcomes, left = asyncio.run(run(cases, lab, timeout_s, show))
@@ -139,7 +181,7 @@ def _run(
     if html is not None:
         html.write_text(reports.as_html(lab.where, outcomes, left), encoding="utf-8")
     if as_json:
-        say(json.dumps(reports.as_json(lab.where, outcomes, left)))
+        say(json.dumps(reports.as_json(lab.party, lab.where, outcomes, left)))
     else:
         for name, counts in reports.by_section(outcomes).items():
             say(f"{name:<16} " + ", ".join(f"{count} {result}" for result, count in counts.items() if count))

@@ -20,6 +20,7 @@ from klamm.protocol.records.batch import each_header
 from klamm.testing import AsyncCluster, Cluster
 from klamm.testing.fault import Fault
 from klamm.testing.request import Request
+from klamm.zk.embedded.java import EmbeddedZooKeeperError
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 LOOK_S = 0.01
@@ -27,19 +28,28 @@ END = "end"
 """The value of the record after which a consumer of the suite ends."""
 Shape = dict[str, Any]
 CONFIG = {
-    "auto.create.topics.enable": "false", "auto.leader.rebalance.enable": "false", "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "100", "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1",
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
 }
 NAME = "conform"
 """The client id that the client is to have; some add to it."""
 CLIENT_CONFIG = {"request.timeout.ms": "3000", "client.id": NAME}
 CONSUMER_CONFIG = {
-    "auto.offset.reset": "earliest", "enable.auto.commit": "false", "session.timeout.ms": "6000",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": "false",
+    "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "300",
 }
 PRODUCER_CONFIG = {"acks": "all", "enable.idempotence": "true", "linger.ms": "0"}
 OWN_CONFIG = {
-    "produce": PRODUCER_CONFIG, "transaction": PRODUCER_CONFIG, "consume": CONSUMER_CONFIG, "group": CONSUMER_CONFIG,
+    "produce": PRODUCER_CONFIG,
+    "transaction": PRODUCER_CONFIG,
+    "consume": CONSUMER_CONFIG,
+    "group": CONSUMER_CONFIG,
 }
 
 
@@ -47,9 +57,10 @@ class ClientLab:
     """One client under test. `cluster` and `topic` are those of the case that runs."""
 
     cluster: AsyncCluster
+    party = "client"
 
     def __init__(self, command: str) -> None:
-        self.where = command
+        self._command = command
         self.case_id = ""
         self.topic = self.group = self.output = ""
         self._exchanges: list[Exchange] = []
@@ -62,12 +73,18 @@ class ClientLab:
 
     # the run
 
+    @property
+    def where(self) -> str:
+        """The command."""
+        return self._command
+
     async def start(self) -> None:
         """Start the cluster that most cases use. Raises Unreachable."""
         try:
             await self.prepare({})
-        except OSError as error:
-            raise Unreachable(f"the cluster cannot be started: {error}") from None
+        except (OSError, EmbeddedZooKeeperError) as error:
+            await self.clean_up(0)
+            raise Unreachable(f"the cluster of the suite cannot be started: {error}") from None
 
     def begin(self, case_id: str, exchanges: list[Exchange]) -> None:
         """A case begins."""
@@ -119,11 +136,22 @@ class ClientLab:
         """Start the client with a task and these variables. `config` are configs of the Java client, besides those of the task."""
         configs = CLIENT_CONFIG | OWN_CONFIG.get(task, {}) | (config or {})
         environment = {
-            "BOOTSTRAP": self.cluster.bootstrap_servers, "TESTCASE": task, "CASE": self.case_id, "TOPIC": self.topic, "GROUP": self.group,
-            "PARTITION": "0", "OFFSET": "0", "RECORDS": "20", "SIZE": "0", "PAUSE_MS": "0", "TRANSACTIONS": "1", "END": "commit",
-            **{name: str(value) for name, value in variables.items()}, "CONFIG": "\n".join(f"{name}={configs[name]}" for name in configs),
+            "BOOTSTRAP": self.cluster.bootstrap_servers,
+            "TESTCASE": task,
+            "CASE": self.case_id,
+            "TOPIC": self.topic,
+            "GROUP": self.group,
+            "PARTITION": "0",
+            "OFFSET": "0",
+            "RECORDS": "20",
+            "SIZE": "0",
+            "PAUSE_MS": "0",
+            "TRANSACTIONS": "1",
+            "END": "commit",
+            **{name: str(value) for name, value in variables.items()},
+            "CONFIG": "\n".join(f"{name}={configs[name]}" for name in configs),
         }
-        program = await Program.start(self.where, environment)
+        program = await Program.start(self._command, environment)
         self._programs.append(program)
         return program
 
@@ -148,6 +176,15 @@ class ClientLab:
                 if not holds():
                     raise Broken("the client ended too early")
             await asyncio.sleep(LOOK_S)
+
+    def passed_ms(self) -> int:
+        """Since the case began."""
+        return self.cluster.here().at_ms - self.cluster.begun.at_ms
+
+    async def pause(self, ms: int, program: Program) -> None:
+        """Let the client do what it does for this time; less if it ends."""
+        begun = self.passed_ms()
+        await self.until(lambda: self.passed_ms() >= begun + ms or not program.is_running)
 
     async def consumed(self, program: Program, count: int) -> None:
         """Wait until it has told of this number of records."""
@@ -175,6 +212,8 @@ class ClientLab:
 
     def fault(self, **arguments: Any) -> Fault:
         """A fault for requests of the client."""
+        if arguments.get("api") == "Fetch" and "topic" in arguments:
+            arguments["partition"] = 0  # an incremental Fetch does not name its partitions
         return self.cluster.fault(**{"client_id": f"{NAME}*", **arguments})
 
     async def lab(self) -> Lab:
@@ -186,9 +225,9 @@ class ClientLab:
             await self._labs[key].start()
         return self._labs[key]
 
-    async def write(self, *values: str, partition: int = 0, **options: Any) -> None:
-        """Append a batch to the topic of the case."""
-        await (await self.lab()).produce(self.topic, batch(*values, **options), partition=partition)
+    async def write(self, *values: str, partition: int = 0, at_most: int = 99, **options: Any) -> None:
+        """Append a batch to the topic of the case, in a version of Produce that is not higher than this."""
+        await (await self.lab()).produce(self.topic, batch(*values, **options), partition=partition, at_most=at_most)
 
     async def write_numbers(self, first: int, end: int, partition: int = 0, **options: Any) -> None:
         """Append a batch with these numbers."""

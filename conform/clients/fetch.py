@@ -1,4 +1,4 @@
-"""Section 5: consumers without a group. Order, sessions, epochs, isolation, offsets, large and compressed records."""
+"""Section 4: consumers without a group. Order, sessions, epochs, isolation, offsets, large and compressed records."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from klamm.conform.case import Level, expect
 from klamm.conform.clients.client_lab import END, ClientLab, expect_numbers
 from klamm.conform.clients.client_section import ClientSection
-from klamm.conform.clients.judge import after, expect_at_most, expect_between, expect_silence, with_error
+from klamm.conform.clients.judge import after, expect_at_most, expect_silence, with_error
 from klamm.conform.lab import Lab
 from klamm.conform.sections import transactions
 from klamm.protocol.records.batch import Codec
 from klamm.testing.request import Request
 
-SECTION = ClientSection(5, "fetch", "consumers without a group")
+SECTION = ClientSection(4, "fetch", "consumers without a group")
 MUST, SHOULD = Level.MUST, Level.SHOULD
 COUNT = 20
 RETRIABLE = "Kafka protocol guide, error codes: the error is retriable"
@@ -64,7 +64,9 @@ def _asks_for(fetch: Request) -> bool:
     return any(topic.partitions for topic in fetch.request.topics)
 
 
-@SECTION.client(MUST, 12, "With an offset out of range a consumer goes where auto.offset.reset says.", "Kafka documentation: auto.offset.reset")
+@SECTION.client(
+    MUST, 12, "With an offset out of range a consumer goes where auto.offset.reset says.", "Kafka documentation: auto.offset.reset"
+)
 async def _(lab: ClientLab) -> None:
     await lab.create()
     await lab.write_numbers(0, COUNT)
@@ -78,15 +80,23 @@ async def _session(lab: ClientLab, error: str) -> None:
     await lab.write_numbers(0, COUNT)
     program = await lab.begin_client("consume")
     await lab.consumed(program, COUNT)
-    lab.fault(api="Fetch", error=error, first=1, may_miss=not any(_has_session(each) for each in lab.requests("Fetch")))
+    has_session = any(_has_session(each) for each in lab.requests("Fetch"))
+    fault = lab.fault(api="Fetch", error=error, first=1, may_miss=not has_session)
+    await lab.write("more")
+    await lab.consumed(program, COUNT + 1)
+    if has_session:
+        await fault.wait()
+        await lab.until(lambda: _follow(lab, error), program)
     await lab.write(END)
     await lab.finish(program)
-    for each in with_error(lab.requests("Fetch"), error):
-        follow = after(lab.requests("Fetch"), each)
-        if follow:
-            wanted = follow[0].request
-            expect(wanted.session_epoch in (0, -1), f"after {error} the session has epoch {wanted.session_epoch}")
-            expect(_asks_for(follow[0]), f"after {error} no partition is named")
+    for wanted in _follow(lab, error):
+        expect(wanted.request.session_epoch in (0, -1), f"after {error} the session has epoch {wanted.request.session_epoch}")
+        expect(_asks_for(wanted), f"after {error} no partition is named")
+
+
+def _follow(lab: ClientLab, error: str) -> list[Request]:
+    """The Fetch request after the one with this error."""
+    return [one for each in with_error(lab.requests("Fetch"), error) for one in after(lab.requests("Fetch"), each)[:1]]
 
 
 def _has_session(fetch: Request) -> bool:
@@ -116,7 +126,12 @@ async def _(lab: ClientLab) -> None:
             epochs[key] = epoch
 
 
-@SECTION.client(MUST, 16, "A consumer that begins in the middle of a batch does not show the records before its offset.", "Kafka documentation: record batch")
+@SECTION.client(
+    MUST,
+    16,
+    "A consumer that begins in the middle of a batch does not show the records before its offset.",
+    "Kafka documentation: record batch",
+)
 async def _(lab: ClientLab) -> None:
     await lab.create()
     await lab.write_numbers(0, COUNT, codec=Codec.GZIP)
@@ -187,7 +202,12 @@ async def _(lab: ClientLab) -> None:
     expect_silence(lab.requests("Fetch"), throttled, 1500)
 
 
-@SECTION.client(SHOULD, 24, "After a change of the leader a consumer compares its log with that of the new leader.", "KIP-320: OffsetForLeaderEpoch, or last fetched epoch")
+@SECTION.client(
+    SHOULD,
+    24,
+    "After a change of the leader a consumer compares its log with that of the new leader.",
+    "KIP-320: OffsetForLeaderEpoch, or last fetched epoch",
+)
 async def _(lab: ClientLab) -> None:
     await lab.create(replicas=[[2, 3, 1]])
     await lab.write_numbers(0, COUNT // 2)
@@ -235,7 +255,9 @@ async def _(lab: ClientLab) -> None:
     for each in lab.requests("Metadata", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"):
         if each.response is not None:
             told |= _told_epochs(each)
-        for part in (part for topic in each.request.topics for part in topic.partitions) if each.api == "Fetch" and each.version >= 9 else ():
+        for part in (
+            (part for topic in each.request.topics for part in topic.partitions) if each.api == "Fetch" and each.version >= 9 else ()
+        ):
             epoch = part.current_leader_epoch
             expect(epoch in told, f"Fetch has leader epoch {epoch}, brokers told {sorted(told)}")
             expect(epoch == -1 or epoch >= newest, f"Fetch has leader epoch {epoch} after {newest}")
@@ -252,7 +274,9 @@ def _told_epochs(request: Request) -> set[int]:
     return {part.leader_epoch for topic in response.topics for part in topic.partitions}
 
 
-@SECTION.client(MUST, 27, "Consumers name themselves as such: the replica id of Fetch and ListOffsets is -1.", "Kafka protocol guide: replica_id")
+@SECTION.client(
+    MUST, 27, "Consumers name themselves as such: the replica id of Fetch and ListOffsets is -1.", "Kafka protocol guide: replica_id"
+)
 async def _(lab: ClientLab) -> None:
     await lab.create()
     await lab.write(END)
@@ -262,7 +286,9 @@ async def _(lab: ClientLab) -> None:
         expect(number == -1, f"{each.api} has replica id {number}")
 
 
-@SECTION.client(MUST, 28, "A consumer reads a record that is larger than its limit of a response.", "KIP-74: the first batch is sent whatever its size")
+@SECTION.client(
+    MUST, 28, "A consumer reads a record that is larger than its limit of a response.", "KIP-74: the first batch is sent whatever its size"
+)
 async def _(lab: ClientLab) -> None:
     await lab.create()
     await lab.write("0".ljust(300_000, "."))
@@ -292,14 +318,18 @@ async def _(lab: ClientLab) -> None:
     await lab.consumed(program, COUNT)
     with lab.fault(api="Fetch", topic=lab.topic, error="NOT_LEADER_OR_FOLLOWER") as fault:
         await fault.wait()
-        begun = lab.cluster.here().at_ms
-        await lab.until(lambda: lab.cluster.here().at_ms > begun + 1500, program)
+        await lab.pause(1500, program)
     await lab.write(END)
     await lab.finish(program)
     expect_at_most(with_error(lab.requests("Fetch"), "NOT_LEADER_OR_FOLLOWER"), 50, 1000)
 
 
-@SECTION.client(MUST, 33, "Leaders are found again after the topic has a new leader: each Fetch goes to one that Metadata named.", "Kafka protocol guide: Metadata")
+@SECTION.client(
+    MUST,
+    33,
+    "Each Fetch goes to a leader that a broker has named, also after a move of the leader.",
+    "Kafka protocol guide: Metadata; KIP-951",
+)
 async def _(lab: ClientLab) -> None:
     await lab.create(replicas=[[2, 3, 1]])
     await lab.write_numbers(0, COUNT // 2)
@@ -311,10 +341,12 @@ async def _(lab: ClientLab) -> None:
     await lab.finish(program)
     leaders: set[int] = set()
     for each in lab.requests("Metadata", "Fetch"):
-        if each.api == "Metadata" and each.response is not None:
+        if each.api == "Fetch" and _asks_for(each):
+            expect(each.broker in leaders, f"broker {each.broker} was asked, brokers named {sorted(leaders)}")
+        if each.response is not None and each.api == "Metadata":
             leaders |= {part.leader_id for topic in each.response.topics for part in topic.partitions}
-        elif each.api == "Fetch" and _asks_for(each):
-            expect(each.broker in leaders, f"broker {each.broker} was asked, Metadata named {sorted(leaders)}")
+        elif each.response is not None and each.version >= 12:  # KIP-951
+            leaders |= {part.current_leader.leader_id for topic in each.response.responses for part in topic.partitions}
 
 
 @SECTION.client(MUST, 34, "A consumer that looks for a time gets the first record that is not older.", "KIP-79")

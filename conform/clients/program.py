@@ -37,8 +37,13 @@ class Program:
     async def start(cls, command: str, variables: Mapping[str, str]) -> Program:
         """Start the command in a shell, with these variables besides those of Klamm's own environment."""
         process = await asyncio.create_subprocess_shell(
-            command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **variables}, start_new_session=True, limit=LONGEST_LINE,
+            command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **variables},
+            start_new_session=True,
+            limit=LONGEST_LINE,
         )
         return cls(process)
 

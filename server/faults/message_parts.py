@@ -41,8 +41,8 @@ _UNKNOWN = {
     "log_append_time_ms": -1, "offset": -1, "timestamp": -1, "end_offset": -1, "committed_offset": -1, "committed_leader_epoch": -1,
     "node_id": -1, "port": -1, "records": b"",
 }
-"""What a row with an error has in these fields. Records are empty, not null, as Kafka's replica manager says it of a partition that cannot be
-read; librdkafka cannot read null.
+"""What a row with an error has in these fields. Records are empty, not null, as in the responses of Kafka's replica manager: librdkafka
+cannot read null.
 """
 
 

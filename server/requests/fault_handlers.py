@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from klamm.seams.clock import Clock
 
 _GROUP_KEY = 0
+_UNKNOWN_TAG = b"\x01\xe7\x07\x05klamm"
+"""One tagged field, number 999, of five bytes."""
 
 
 class RefuseRequest(Protocol):
@@ -236,9 +238,12 @@ class _Struck:
             return None
         if effect.throttle_time_ms is not None:
             response = self._message(response)._replace(throttle_time_ms=effect.throttle_time_ms)
-        if effect.close not in ("amid", "after") and not effect.is_corrupt and effect.truncate is None and effect.correlation_id is None:
+        is_whole = effect.close not in ("amid", "after") and not effect.is_corrupt and effect.truncate is None
+        if is_whole and effect.correlation_id is None and not effect.has_unknown_tags:
             return response
         frame = self._real.encode(ctx, ctx.correlation_id + (effect.correlation_id or 0), response) or b""
+        if effect.has_unknown_tags:
+            frame = _with_unknown_tags(frame, ctx.api_key, ctx.api_version)
         if effect.close == "amid":
             raise ClosedOnPurpose(f"fault {fault.number} closes the connection amid the response", frame[: max(5, len(frame) // 2)])
         if effect.close == "after":
@@ -297,6 +302,18 @@ class _Struck:
 def _ends_before_work(fault: Fault) -> bool:
     effect = fault.effect
     return effect.is_dropped or effect.close == "before" or effect.error is not None
+
+
+def _with_unknown_tags(frame: bytes, api_key: int, version: int) -> bytes:
+    """A response frame with a tagged field that no client knows, in its header and at the end of its body, where they have none."""
+    api, payload = APIS[api_key], frame[4:]
+    if api.is_flexible(version):
+        root = messages.message_type(f"{api.name}Response").schema.root
+        if payload[-1:] == b"\0" and not any(field.is_tagged(version) for field in root.fields):
+            payload = payload[:-1] + _UNKNOWN_TAG
+        if api.response_header_version(version) == 1 and payload[4] == 0:
+            payload = payload[:4] + _UNKNOWN_TAG + payload[5:]
+    return len(payload).to_bytes(4, "big") + payload
 
 
 def _with_row(response: Any, ctx: Asked, wanted: Wanted, code: int) -> Any:

@@ -61,4 +61,4 @@ else:
         answer = future.result(30)
     if task == "list-offsets":
         print(f'{{"partition": {place}, "offset": {answer.offset}, "value": ""}}')
-sys.exit(str(failed) if failed else 0)
+sys.exit(str(failed[0]) if failed else 0)
