@@ -418,6 +418,8 @@ def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
         asked = wanted.versions or (APIS[api].min_version, APIS[api].max_version)
         if asked[1] < versions[0]:
             raise Refused(f"responses of {name} have throttle_time_ms from version {versions[0]} on")
+    if effect.has_unknown_tags and not APIS[api].is_flexible(wanted.versions[1] if wanted.versions else APIS[api].max_version):
+        raise Refused(f"responses of {name} have no tagged fields in these versions")
     if effect.error is not None and wanted.parts and APIS[api].reads:
         keys = frozenset(_coordinator_keys(api, dict(wanted.parts)))
         if not message_parts.carries(f"{name}Response", keys):

@@ -59,8 +59,10 @@ class ClientLab:
     cluster: AsyncCluster
     party = "client"
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, zookeeper: str | None = None) -> None:
+        """`command` is one of the shell. `zookeeper` is host:port, with a path that nobody else uses; without it one is started."""
         self._command = command
+        self._zookeeper_address = zookeeper
         self.case_id = ""
         self.topic = self.group = self.output = ""
         self._exchanges: list[Exchange] = []
@@ -123,11 +125,11 @@ class ClientLab:
         self.topic, self.group = self.cluster.topic_name(f"conform-{self._count}"), f"conform-group-{self._count}"
 
     async def _started(self, shape: Shape) -> AsyncCluster:
-        if self._zookeeper is None:
+        if self._zookeeper_address is None:
             self._zookeeper = EmbeddedZooKeeper()
-            await asyncio.to_thread(self._zookeeper.start)
+            self._zookeeper_address = await asyncio.to_thread(self._zookeeper.start)
         arguments = {"brokers": 3, **shape, "config": CONFIG | shape.get("config", {})}
-        zookeeper = f"{self._zookeeper.address}/{len(self._clusters)}"
+        zookeeper = f"{self._zookeeper_address}/{len(self._clusters)}"
         return await self._stack.enter_async_context(Cluster(zookeeper=zookeeper, **arguments))
 
     # the client

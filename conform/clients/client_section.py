@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.conform.case import Absent, Case, Level, Section
+from klamm.conform.case import Absent, Case, Level, Section, expect
 from klamm.conform.clients.client_lab import ClientLab
 
 Steer = Callable[[ClientLab], Awaitable[None]]
@@ -23,6 +23,7 @@ class ClientSection(Section):
             async def run(lab: ClientLab) -> None:
                 await lab.prepare(shape)
                 await steer(lab)
+                expect(lab.requests(), "the client sent no request")
                 for fault in lab.cluster.faults:
                     if not fault.hits and not fault.may_miss:
                         raise Absent(f"the client sent nothing that this case is about ({fault.text})")

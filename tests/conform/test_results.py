@@ -251,7 +251,7 @@ async def test_reports_have_each_case_with_its_frames() -> None:
     async with server(negotiates) as lab:
         outcomes, left = await run(cases, lab, 1, lambda _: None)
     assert [len(reports.failed(outcomes, strict)) for strict in (False, True)] == [1, 2]
-    whole = json.loads(json.dumps(reports.as_json("here:1", outcomes, left)))
+    whole = json.loads(json.dumps(reports.as_json("server", "here:1", outcomes, left)))
     assert whole["totals"] == {"Pass": 1, "Non-strict": 1, "Fail": 1, "Info": 0, "Missing": 1}
     suites = ElementTree.fromstring(reports.as_junit(outcomes, strict=False))
     assert [(suite.get("name"), suite.get("failures"), suite.get("skipped")) for suite in suites] == [("frames", "0", "0"), ("x", "1", "1")]

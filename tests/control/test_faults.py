@@ -186,7 +186,23 @@ async def throttled(cluster: SteeredCluster, key: ApiKey, version: int) -> bool:
     return True
 
 
+async def with_tags(cluster: SteeredCluster, key: ApiKey, version: int) -> bool:
+    api, at = APIS[key], 4
+    if not api.is_flexible(version):
+        return False
+    async with connected(cluster) as socket:
+        socket.send(key, version, request_of(cluster, key, version))
+        payload = await socket.frame()
+        response_of(key, version, payload)
+        if api.response_header_version(version) == 1:
+            assert payload[at : at + len(TAG)] == TAG
+        root = messages.message_type(f"{api.name}Response").schema.root
+        assert payload.endswith(TAG) or any(field.is_tagged(version) for field in root.fields)
+    return True
+
+
 Reaction = Callable[[SteeredCluster, ApiKey, int], Coroutine[Any, Any, bool]]
+TAG = b"\x01\xe7\x07\x05klamm"
 EFFECTS: dict[str, tuple[dict[str, Any], Reaction]] = {
     "error": ({"error": ERROR}, the_error),
     "delay": ({"delay_ms": 5}, a_delay),

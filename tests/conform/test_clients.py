@@ -1,0 +1,171 @@
+"""The suite for clients: how it runs a command, what its judges find, and what mature clients do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from klamm.cli.tools.conform import command
+from klamm.conform.case import Broken, Level, Outcome, Result
+from klamm.conform.clients.catalogue import SECTIONS
+from klamm.conform.clients.client_lab import ClientLab, expect_numbers
+from klamm.conform.clients.client_section import ClientSection
+from klamm.conform.clients.judge import Sent, expect_sequences
+from klamm.conform.lab import batch
+from klamm.conform.runner import chosen, run
+from klamm.protocol.records.batch import read_header
+from klamm.tests.harness.names import unique_name
+
+ADAPTERS = Path(__file__).with_name("clients")
+PYTHON = f"{sys.executable} {ADAPTERS / 'confluent.py'}"
+QUICK = ("produce/3.1", "admin/7.1")
+"""Cases for the tests that are run each time."""
+
+
+def outcomes_of(program: str, names: tuple[str, ...], zookeeper: str, sections: tuple[ClientSection, ...] = SECTIONS, limit_s: float = 30) -> list[Outcome]:
+    lab = ClientLab(program, f"{zookeeper}/{unique_name('conform')}")
+    outcomes, left = asyncio.run(run(chosen(sections, names), lab, limit_s, lambda _: None))
+    assert left == ""
+    return outcomes
+
+
+def one(steer: Callable[[ClientLab], Awaitable[None]]) -> tuple[ClientSection, ...]:
+    section = ClientSection(1, "x", "a section")
+    section.client(Level.MUST, 1, "A sentence.", "a source")(steer)
+    return (section,)
+
+
+async def produces(lab: ClientLab) -> None:
+    await lab.create()
+    await lab.client("produce")
+
+
+@pytest.mark.parametrize(
+    ("program", "result", "reason"),
+    [
+        ("exit 127", Result.MISSING, "the client does not support this (exit code 127)"),
+        ("echo a reason >&2; exit 1", Result.FAIL, "the client ended with exit code 1"),
+        ("kill -9 $$", Result.FAIL, "the client ended with exit code -9"),
+        ("true", Result.FAIL, "the client sent no request"),
+    ],
+)
+def test_the_exit_code_of_a_client_and_a_client_that_does_nothing(zookeeper: str, program: str, result: Result, reason: str) -> None:
+    (outcome,) = outcomes_of(program, (), zookeeper, one(produces))
+    assert (outcome.result, outcome.reason) == (result, reason)
+    assert outcome.output == ("a reason" if "reason" in program else "")
+
+
+def test_a_client_that_does_not_end_is_killed_with_its_children(zookeeper: str, tmp_path: Path) -> None:
+    program = f"sleep 1000 & echo $! > {tmp_path}/child; wait"
+    (outcome,) = outcomes_of(program, (), zookeeper, one(produces), limit_s=2)
+    assert (outcome.result, outcome.reason) == (Result.FAIL, "no end within 2 s")
+    child = int((tmp_path / "child").read_text())
+    assert not Path(f"/proc/{child}").exists() or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
+
+
+def test_a_case_has_its_task_in_the_environment(zookeeper: str) -> None:
+    (outcome,) = outcomes_of("env >&2; exit 1", (), zookeeper, one(produces))
+    shown = dict(line.partition("=")[::2] for line in outcome.output.splitlines())
+    assert shown.items() >= {"TESTCASE": "produce", "CASE": "x/1.1", "RECORDS": "20", "PARTITION": "0"}.items()
+    assert shown["BOOTSTRAP"].count("127.0.0.1:") == 3 and shown["TOPIC"] and shown["GROUP"]
+
+
+def sent(*values: str, sequence: int, epoch: int = 0) -> Sent:
+    request: Any = None
+    return Sent(request, 0, read_header(batch(*values, producer_id=7, producer_epoch=epoch, base_sequence=sequence)), values)
+
+
+@pytest.mark.parametrize(
+    ("batches", "reason"),
+    [
+        ([sent("a", "b", sequence=0), sent("c", sequence=2)], None),
+        ([sent("a", sequence=0), sent("a", sequence=0), sent("b", sequence=1)], None),
+        ([sent("a", sequence=0), sent("a", sequence=0, epoch=1)], None),
+        ([sent("a", sequence=1)], "a batch has sequence 1, the next one of its producer is 0"),
+        ([sent("a", sequence=0), sent("b", sequence=2)], "a batch has sequence 2, the next one of its producer is 1"),
+        ([sent("a", sequence=0), sent("b", sequence=0)], "sequence 0 was sent with ['a'], and again with ['b']"),
+    ],
+)
+def test_sequences(batches: list[Sent], reason: str | None) -> None:
+    if reason is None:
+        expect_sequences(batches)
+    else:
+        with pytest.raises(Broken) as broken:
+            expect_sequences(batches)
+        assert str(broken.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (["0", "1", "2"], None),
+        (["0", "2"], "the log lacks 1 of 3 records, the first is 1"),
+        (["0", "1", "1", "2"], "the log has 1 records more than once, the first is 1"),
+        (["0", "2", "1"], "the log has the record '2' at place 1"),
+    ],
+)
+def test_numbers_of_a_log(values: list[str], reason: str | None) -> None:
+    if reason is None:
+        expect_numbers(values, 3, "the log")
+    else:
+        with pytest.raises(Broken) as broken:
+            expect_numbers(values, 3, "the log")
+        assert str(broken.value) == reason
+
+
+def test_librdkafka_passes_some_cases(zookeeper: str) -> None:
+    outcomes = outcomes_of(PYTHON, QUICK, zookeeper)
+    assert [(each.case.id, each.reason) for each in outcomes if each.result is not Result.PASS] == []
+    assert all(each.exchanges for each in outcomes)
+
+
+def test_the_command_lists_and_refuses() -> None:
+    done = CliRunner().invoke(command, ["--client", "true", "--dryrun", "--json"], standalone_mode=False)
+    rows = json.loads(done.stdout)
+    assert len(rows) == len({row["id"] for row in rows}) >= 60 and done.return_value == 0
+    with pytest.raises(click.UsageError, match="HOST:PORT"):
+        CliRunner().invoke(command, [], standalone_mode=False, catch_exceptions=False)
+    with pytest.raises(click.UsageError, match="--client goes without"):
+        CliRunner().invoke(command, ["--client", "true", "--destructive"], standalone_mode=False, catch_exceptions=False)
+
+
+# what mature clients do
+
+
+def failed(program: str, zookeeper: str) -> set[str]:
+    return {each.case.id for each in outcomes_of(program, (), zookeeper) if each.result is Result.FAIL}
+
+
+HANG_AFTER_OFFSET_FETCH = {"groups/5.16", "groups/5.17"}
+"""librdkafka 2.16 does not fetch offsets again after these errors."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_librdkafka(zookeeper: str) -> None:
+    assert failed(PYTHON, zookeeper) <= HANG_AFTER_OFFSET_FETCH
+
+
+@pytest.mark.slow
+@pytest.mark.reference
+@pytest.mark.timeout(900)
+def test_java_passes(zookeeper: str, kafka_jars: Path, tmp_path: Path) -> None:
+    assert failed(java(kafka_jars, tmp_path), zookeeper) == set()
+
+
+def java(folder: Path, classes: Path) -> str:
+    """The command of the Java adapter, compiled with the clients of this folder."""
+    names = ("kafka-clients", "lz4-java", "snappy-java", "zstd-jni", "slf4j-api")
+    path = os.pathsep.join(str(each) for name in names for each in folder.glob(f"{name}-*.jar"))
+    subprocess.run(["javac", "-d", classes, "-cp", path, *(ADAPTERS / "java").glob("*.java")], check=True)
+    return f"java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp {classes}{os.pathsep}{path} Adapter"
