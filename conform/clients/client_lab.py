@@ -237,7 +237,7 @@ class ClientLab:
 
     async def log(self, partition: int = 0) -> list[Told]:
         """All records of a partition as its leader has them, without control records."""
-        lab, rows, offset = await self.lab(), [], 0
+        lab, offset, rows = await self.lab(), 0, list[Told]()
         while True:
             records = (await lab.fetch(self.topic, offset, partition)).records
             if not records:

@@ -159,7 +159,7 @@ async def _commits(lab: ClientLab, **fault: Any) -> None:
     expect(offset == COUNT + 1, f"the committed offset is {offset}, the last record has {COUNT}")
 
 
-COMMITS = (
+COMMITS: tuple[tuple[int, Level, str, dict[str, Any]], ...] = (
     (19, MUST, "COORDINATOR_LOAD_IN_PROGRESS", {"error": "COORDINATOR_LOAD_IN_PROGRESS"}),
     (20, MUST, "NOT_COORDINATOR", {"error": "NOT_COORDINATOR"}),
     (21, SHOULD, "a response that was lost with its connection", {"close": "before", "direction": "response"}),

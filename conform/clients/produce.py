@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from klamm.conform.case import Broken, Level, expect
-from klamm.conform.clients.client_lab import ClientLab, expect_numbers
+from klamm.conform.clients.client_lab import LOOK_S, ClientLab, expect_numbers
 from klamm.conform.clients.client_section import ClientSection
 from klamm.conform.clients.judge import after, expect_at_most, expect_between, expect_sequences, expect_silence
 from klamm.protocol.records.batch import Codec
@@ -73,7 +74,7 @@ async def _(lab: ClientLab) -> None:
     while program.is_running:
         waiting = len([each for each in lab.requests("Produce") if each.response is None])
         expect(waiting <= 5, f"{waiting} Produce requests are in flight")
-        await lab.until(lambda at=len(lab.requests("Produce")): len(lab.requests("Produce")) > at or not program.is_running)
+        await asyncio.sleep(LOOK_S)
     await lab.finish(program)
     await lab.expect_log(COUNT)
 

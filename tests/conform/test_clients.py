@@ -32,7 +32,9 @@ QUICK = ("produce/3.1", "admin/7.1")
 """Cases for the tests that are run each time."""
 
 
-def outcomes_of(program: str, names: tuple[str, ...], zookeeper: str, sections: tuple[ClientSection, ...] = SECTIONS, limit_s: float = 30) -> list[Outcome]:
+def outcomes_of(
+    program: str, names: tuple[str, ...], zookeeper: str, sections: tuple[ClientSection, ...] = SECTIONS, limit_s: float = 30
+) -> list[Outcome]:
     lab = ClientLab(program, f"{zookeeper}/{unique_name('conform')}")
     outcomes, left = asyncio.run(run(chosen(sections, names), lab, limit_s, lambda _: None))
     assert left == ""

@@ -3,15 +3,16 @@
 import os
 import sys
 import time
+from typing import Any
 
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 env, task, topic, place = os.environ, os.environ["TESTCASE"], os.environ["TOPIC"], int(os.environ["PARTITION"])
-config = dict(line.split("=", 1) for line in env["CONFIG"].splitlines()) | {"bootstrap.servers": env["BOOTSTRAP"]}
+config: Any = dict(line.split("=", 1) for line in env["CONFIG"].splitlines()) | {"bootstrap.servers": env["BOOTSTRAP"]}
 config |= {"socket.timeout.ms": config["request.timeout.ms"], "group.id": env["GROUP"], "log_level": 4}
 pad, pause = int(env["SIZE"]), int(env["PAUSE_MS"]) / 1000
-failed = []
+failed: list[Any] = []
 
 def tell(error, message):
     if error:
@@ -48,7 +49,7 @@ elif task in ("consume", "group"):
     consumer.close()
 else:
     admin, part = AdminClient(config), TopicPartition(topic, place)
-    calls = {
+    calls: Any = {
         "create-topic": lambda: admin.create_topics([NewTopic(topic, 1, 1)]),
         "delete-topic": lambda: admin.delete_topics([topic]),
         "add-partitions": lambda: admin.create_partitions([NewPartitions(topic, 3)]),
