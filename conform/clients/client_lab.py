@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from typing import Any, NoReturn
 
 from klamm.conform.case import Absent, Broken, Exchange, Unreachable
-from klamm.conform.clients.judge import Sent, sent_batches, values_of
+from klamm.conform.clients.judge import SentBatch, sent_batches, values_of
 from klamm.conform.clients.program import NOT_SUPPORTED, Program, Told
 from klamm.conform.connection import CLIENT_ID
 from klamm.conform.lab import Lab, batch
@@ -198,7 +198,7 @@ class ClientLab:
         """The requests of these APIs that the client has sent in this case, oldest first."""
         return [each for each in self.cluster.requests() if each.client_id != CLIENT_ID and (not apis or each.api in apis)]
 
-    def sent(self) -> list[Sent]:
+    def sent(self) -> list[SentBatch]:
         """The batches that the client has sent, oldest first."""
         return sent_batches(self.requests("Produce"))
 

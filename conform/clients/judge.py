@@ -12,7 +12,7 @@ from klamm.protocol.records.record import read_records
 from klamm.testing.request import Request
 
 
-class Sent(NamedTuple):
+class SentBatch(NamedTuple):
     """A batch in a Produce request; `values` are without padding."""
 
     request: Request
@@ -36,11 +36,11 @@ def decoded(requests: Iterable[Request]) -> None:
         expect(each.request is not None, f"{each.api} {each.version} does not decode")
 
 
-def sent_batches(requests: Sequence[Request]) -> list[Sent]:
+def sent_batches(requests: Sequence[Request]) -> list[SentBatch]:
     """The batches of Produce requests. Raises Broken for one that cannot be read."""
     decoded(requests)
     return [
-        Sent(each, part.index, header, tuple(value for _, value in values_of(part.records, header, position)))
+        SentBatch(each, part.index, header, tuple(value for _, value in values_of(part.records, header, position)))
         for each in requests
         for topic in each.request.topic_data
         for part in topic.partition_data
@@ -48,7 +48,7 @@ def sent_batches(requests: Sequence[Request]) -> list[Sent]:
     ]
 
 
-def expect_sequences(sent: Sequence[Sent]) -> None:
+def expect_sequences(sent: Sequence[SentBatch]) -> None:
     """Raise Broken if the sequences of a producer do not begin at 0, have a gap, or come with other records than before (KIP-98)."""
     contents: dict[tuple[int, tuple[int, int], int], tuple[str, ...]] = {}
     nexts: dict[tuple[int, tuple[int, int]], set[int]] = {}

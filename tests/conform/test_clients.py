@@ -20,7 +20,7 @@ from klamm.conform.case import Broken, Level, Outcome, Result
 from klamm.conform.clients.catalogue import SECTIONS
 from klamm.conform.clients.client_lab import ClientLab, expect_numbers
 from klamm.conform.clients.client_section import ClientSection
-from klamm.conform.clients.judge import Sent, expect_sequences
+from klamm.conform.clients.judge import SentBatch, expect_sequences
 from klamm.conform.lab import batch
 from klamm.conform.runner import chosen, run
 from klamm.protocol.records.batch import read_header
@@ -82,9 +82,9 @@ def test_a_case_has_its_task_in_the_environment(zookeeper: str) -> None:
     assert shown["BOOTSTRAP"].count("127.0.0.1:") == 3 and shown["TOPIC"] and shown["GROUP"]
 
 
-def sent(*values: str, sequence: int, epoch: int = 0) -> Sent:
+def sent(*values: str, sequence: int, epoch: int = 0) -> SentBatch:
     request: Any = None
-    return Sent(request, 0, read_header(batch(*values, producer_id=7, producer_epoch=epoch, base_sequence=sequence)), values)
+    return SentBatch(request, 0, read_header(batch(*values, producer_id=7, producer_epoch=epoch, base_sequence=sequence)), values)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def sent(*values: str, sequence: int, epoch: int = 0) -> Sent:
         ([sent("a", sequence=0), sent("b", sequence=0)], "sequence 0 was sent with ['a'], and again with ['b']"),
     ],
 )
-def test_sequences(batches: list[Sent], reason: str | None) -> None:
+def test_sequences(batches: list[SentBatch], reason: str | None) -> None:
     if reason is None:
         expect_sequences(batches)
     else:
