@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 env, task, topic, place = os.environ, os.environ["TESTCASE"], os.environ["TOPIC"], int(os.environ["PARTITION"])
 config: Any = dict(line.split("=", 1) for line in env["CONFIG"].splitlines()) | {"bootstrap.servers": env["BOOTSTRAP"]}
 config |= {"socket.timeout.ms": config["request.timeout.ms"], "group.id": env["GROUP"], "log_level": 4}
+if "metadata.max.age.ms" in config:
+    config["topic.metadata.refresh.interval.ms"] = config["metadata.max.age.ms"]
 pad, pause = int(env["SIZE"]), int(env["PAUSE_MS"]) / 1000
 failed: list[Any] = []
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import CommitFailedError
 
 env, task, topic, place = os.environ, os.environ["TESTCASE"], os.environ["TOPIC"], int(os.environ["PARTITION"])
 given: Any = {name.replace(".", "_"): value for name, value in (line.split("=", 1) for line in env["CONFIG"].splitlines())}
@@ -14,7 +15,7 @@ if not known or {"partition_assignment_strategy", "max_partition_fetch_bytes"} &
     sys.exit(127)
 given = {name: int(value) if value.isdigit() else value for name, value in given.items()}
 given |= {name: given[name] == "true" for name in ("enable_idempotence", "enable_auto_commit") if name in given}
-config = {"max_batch_size" if name == "batch_size" else name: value for name, value in given.items() if not name.startswith("topic_")}
+config = {"max_batch_size" if name == "batch_size" else name: value for name, value in given.items()}
 
 def tell(partition, offset, value):
     print(f'{{"partition": {partition}, "offset": {offset}, "value": "{value}"}}', flush=True)
@@ -49,6 +50,9 @@ async def consumes():
             for each in records:
                 tell(each.partition, each.offset, each.value.decode())
                 ended = ended or each.value == b"end"
-            await consumer.commit() if records and task == "group" else None
+            try:
+                await consumer.commit() if records and task == "group" else None
+            except CommitFailedError:
+                pass  # the group rebalances, and is joined again
 
 asyncio.run(produces() if task in ("produce", "transaction") else consumes())

@@ -35,7 +35,8 @@ class Adapter {
         for (boolean ended = false; !ended;) {
             var read = consumer.poll(Duration.ofMillis(100));
             for (var each : read) { tell(each.partition(), each.offset(), each.value()); ended |= each.value().equals("end"); }
-            if (!read.isEmpty() && isGroup) consumer.commitSync();
+            if (!read.isEmpty() && isGroup)
+                try { consumer.commitSync(); } catch (CommitFailedException rebalance) { }  // the next poll joins the group again
         }
         consumer.close();
     }
