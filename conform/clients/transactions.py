@@ -123,12 +123,13 @@ async def _fenced(lab: ClientLab, **fault: Any) -> None:
     """A fenced producer fails, and neither sends records nor ends a transaction with this epoch any more."""
     lab.fault(**fault)
     await _run(lab, may_fail=True)
-    failed = next(each for each in lab.requests(fault["api"]) if each.error == fault["error"])
-    for each in after(lab.requests("Produce", "EndTxn"), failed):
+    failed = with_error(lab.requests(fault["api"]), fault["error"])
+    expect(failed, f"{fault['api']} was not sent")
+    for each in after(lab.requests("Produce", "EndTxn"), failed[0]):
         if each.api == "EndTxn":
             expect(not each.request.committed, "the fenced producer commits")
         else:
-            expect(each.at_ms - failed.at_ms < 100, "the fenced producer sends records")
+            expect(each.at_ms - failed[0].at_ms < 100, "the fenced producer sends records")
 
 
 for index, (api, error) in enumerate(

@@ -1,6 +1,7 @@
 // An adapter of kafkajs for `klamm conform --client`. Argument: the folder that has node_modules.
 import { createRequire } from 'node:module'
-const { Kafka, logLevel, CompressionTypes } = createRequire(process.argv[2] + '/')('kafkajs')
+import { resolve } from 'node:path'
+const { Kafka, logLevel, CompressionTypes } = createRequire(resolve(process.argv[2]) + '/')('kafkajs')
 const env = process.env, task = env.TESTCASE, topic = env.TOPIC, partition = Number(env.PARTITION), records = Number(env.RECORDS)
 const config = Object.fromEntries(env.CONFIG.split('\n').map(line => line.split(/=(.*)/s)))
 const names = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP }
@@ -10,7 +11,7 @@ const compression = names[config['compression.type'] ?? 'none'] ?? process.exit(
 const retry = { retries: 30, initialRetryTime: 50, maxRetryTime: 500 }
 const kafka = new Kafka({ clientId: config['client.id'], brokers: env.BOOTSTRAP.split(','), requestTimeout: Number(config['request.timeout.ms']), logLevel: logLevel.NOTHING, retry })
 const tell = (partition, offset, value) => console.log(JSON.stringify({ partition, offset: Number(offset), value }))
-const sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
+const sleep = ms => new Promise(done => setTimeout(done, ms))
 const acks = { all: -1, 1: 1, 0: 0 }[config.acks]
 async function produce(sender, first) {
   for (let number = first; number < first + records; number++) {
@@ -25,7 +26,7 @@ if (task === 'group') {
   await consumer.connect()
   await consumer.subscribe({ topic, fromBeginning: true })
   let over
-  const ended = new Promise(resolve => { over = resolve })
+  const ended = new Promise(done => { over = done })
   await consumer.run({ autoCommit: false, eachMessage: async ({ partition, message }) => {
     tell(partition, message.offset, String(message.value))
     await consumer.commitOffsets([{ topic, partition, offset: String(Number(message.offset) + 1) }])
