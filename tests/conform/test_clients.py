@@ -171,3 +171,32 @@ def java(folder: Path, classes: Path) -> str:
     path = os.pathsep.join(str(each) for name in names for each in folder.glob(f"{name}-*.jar"))
     subprocess.run(["javac", "-d", classes, "-cp", path, *(ADAPTERS / "java").glob("*.java")], check=True)
     return f"java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp {classes}{os.pathsep}{path} Adapter"
+
+
+SOME = ("negotiation/1.9", "produce/3.1", "groups/5.1", "groups/5.23", "transactions/6.1", "transactions/6.3")
+"""Cases that all adapters pass."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kafka_python", "aiokafka"])
+def test_adapters_in_python_pass_some_cases(zookeeper: str, name: str) -> None:
+    assert passed(f"{sys.executable} {ADAPTERS / f'with_{name}.py'}", zookeeper) == set(SOME)
+
+
+@pytest.mark.slow
+def test_the_adapter_of_kafkajs_passes_some_cases_without_a_group(zookeeper: str) -> None:
+    """It cannot read without a group."""
+    modules = Path(sys.executable).parents[1] / "node"
+    assert passed(f"node {ADAPTERS / 'with_kafkajs.mjs'} {modules}", zookeeper) == set(SOME) - {"negotiation/1.9"}
+
+
+@pytest.mark.slow
+def test_the_adapter_of_franz_go_passes_some_cases(zookeeper: str, tmp_path: Path) -> None:
+    program = tmp_path / "franz"
+    build = ["go", "-C", ADAPTERS / "go", "build", "-buildvcs=false", "-o", program, "./franz"]
+    subprocess.run(build, check=True)
+    assert passed(str(program), zookeeper) == set(SOME)
+
+
+def passed(program: str, zookeeper: str) -> set[str]:
+    return {each.case.id for each in outcomes_of(program, SOME, zookeeper) if each.result is Result.PASS}
