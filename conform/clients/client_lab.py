@@ -17,7 +17,7 @@ from klamm.conform.clients.program import NOT_SUPPORTED, Program, Told
 from klamm.conform.connection import CLIENT_ID
 from klamm.conform.lab import Lab, batch
 from klamm.protocol.records.batch import each_header
-from klamm.testing import AsyncCluster, Cluster
+from klamm.testing import AsyncCluster, Cluster, Refused
 from klamm.testing.fault import Fault
 from klamm.testing.request import Request
 from klamm.zk.embedded.java import EmbeddedZooKeeperError
@@ -116,12 +116,15 @@ class ClientLab:
     async def prepare(self, shape: Shape) -> None:
         """Have a cluster of this shape that is whole, and names that nobody used."""
         key = repr(sorted(shape.items()))
-        if key in self._clusters:
-            await self._clusters[key].restore()
-        else:
+        self._count += 1
+        try:
+            if key in self._clusters:
+                await self._clusters[key].restore()
+        except Refused:
+            del self._clusters[key]  # it cannot be made whole
+        if key not in self._clusters:
             self._clusters[key] = await self._started(shape)
         self.cluster = self._clusters[key].again()
-        self._count += 1
         self.topic, self.group = self.cluster.topic_name(f"conform-{self._count}"), f"conform-group-{self._count}"
 
     async def _started(self, shape: Shape) -> AsyncCluster:
@@ -129,7 +132,7 @@ class ClientLab:
             self._zookeeper = EmbeddedZooKeeper()
             self._zookeeper_address = await asyncio.to_thread(self._zookeeper.start)
         arguments = {"brokers": 3, **shape, "config": CONFIG | shape.get("config", {})}
-        zookeeper = f"{self._zookeeper_address}/{len(self._clusters)}"
+        zookeeper = f"{self._zookeeper_address}/{self._count}"
         return await self._stack.enter_async_context(Cluster(zookeeper=zookeeper, **arguments))
 
     # the client

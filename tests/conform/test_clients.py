@@ -193,7 +193,7 @@ def test_the_adapter_of_kafkajs_passes_some_cases_without_a_group(zookeeper: str
 @pytest.mark.slow
 def test_the_adapter_of_franz_go_passes_some_cases(zookeeper: str, tmp_path: Path) -> None:
     program = tmp_path / "franz"
-    build = ["go", "-C", ADAPTERS / "go", "build", "-buildvcs=false", "-o", program, "./franz"]
+    build = ["go", "-C", str(ADAPTERS / "go"), "build", "-buildvcs=false", "-o", str(program), "./franz"]
     subprocess.run(build, check=True)
     assert passed(str(program), zookeeper) == set(SOME)
 
