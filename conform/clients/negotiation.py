@@ -127,8 +127,8 @@ async def _(lab: ClientLab) -> None:
 @SECTION.client(SHOULD, 16, "A client says its name and version in ApiVersions, in the form that brokers accept.", "KIP-511")
 async def _(lab: ClientLab) -> None:
     await _all_tasks(lab)
-    newer = [each for each in lab.requests("ApiVersions") if each.version >= 3]
-    expect(newer, "ApiVersions was not sent in version 3 or later")
+    newer = [each for each in lab.requests("ApiVersions") if each.version >= 3 and each.request is not None]
+    expect(newer, "ApiVersions was not sent in version 3 or 4")
     for each in newer:
         for text in (each.request.client_software_name, each.request.client_software_version):
             expect(SOFTWARE.fullmatch(text), f"{text!r} is not a name or version as brokers accept it")
