@@ -60,7 +60,7 @@ async def _not_controller(lab: ClientLab, task: str) -> None:
     await _is_done(lab, task)
 
 
-for index, task in enumerate(APIS, 5):
+for index, task in enumerate(list(APIS)[:3], 5):  # the Java client gives NOT_CONTROLLER of ElectLeaders to its user
     SECTION.client(SHOULD, index, f"After NOT_CONTROLLER of {APIS[task]} a client looks for the controller, and asks it.", GUIDE)(
         partial(_not_controller, task=task)
     )
