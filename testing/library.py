@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from klamm.control.verbs.steered_cluster import SteeredCluster
@@ -25,11 +24,12 @@ from klamm.server.local.security_wish import SecurityWish
 from klamm.testing.arguments import texts_of
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.blocking_cluster import BlockingCluster
+from klamm.testing.contexts import Contexts
 from klamm.testing.steered_cluster import Steered
 from klamm.zk.session.reachability import check_address
 
 
-class Cluster:
+class Cluster(Contexts[Steered, BlockingCluster, AsyncCluster]):
     """Brokers 1 to `brokers`, in this process or each in its own, with a real ZooKeeper. It is ready when the body of `with` begins and
     stops when it ends. It may run again, but not twice at the same time.
 
@@ -50,6 +50,8 @@ class Cluster:
 
     With `async with` the methods are coroutines on the caller's loop: `await cluster.stop_broker(1)`.
     """
+
+    subject = "cluster"
 
     def __init__(
         self,
@@ -103,6 +105,7 @@ class Cluster:
         With `processes` each broker is a process of its own (needs klamm[control]), with its logs on disk, in a temporary folder unless
         there is a `data_dir`. The verbs are the same; those that return a value at once ask the processes and block for some milliseconds.
         """
+        super().__init__()
         require_interpreter_lock()
         own = {"seams": seams, "topic_policy": topic_policy, "alter_config_policy": alter_config_policy}
         given = {name: value for name, value in own.items() if value is not None}
@@ -128,57 +131,21 @@ class Cluster:
             "data_dir": self._data_dir, "topics": seeds, "broker_configs": broker_configs, "control_port": control_port, **given,
         }
         self._processes = processes
-        self._running: Steered | None = None
-        self._thread: LoopThread | None = None
 
     def _new(self) -> Steered:
-        """A new cluster to start. Raises RuntimeError if it runs."""
-        if self._running is not None:
-            raise RuntimeError("this cluster is already running")
         made = self._wish.make(self._data_dir)
         shape = {**self._shape, "config": self._config | made.config, "users": made.users, "client": made.client}
-        if self._processes:
-            from klamm.testing.broker_processes import BrokerProcesses
+        if not self._processes:
+            return SteeredCluster(**shape)
+        from klamm.testing.broker_processes import BrokerProcesses
 
-            self._running = BrokerProcesses(**shape)
-        else:
-            self._running = SteeredCluster(**shape)
-        return self._running
+        return BrokerProcesses(**shape)
 
-    def __enter__(self) -> BlockingCluster:
-        cluster = self._new()
-        thread = self._thread = LoopThread("klamm-cluster")
-        try:
-            thread.call(cluster.start())
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return BlockingCluster(cluster, thread)
+    def _blocking(self, running: Steered, thread: LoopThread) -> BlockingCluster:
+        return BlockingCluster(running, thread)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        cluster, thread = self._running, self._thread
-        if cluster is None or thread is None:
-            raise RuntimeError("this cluster is not running")
-        try:
-            thread.call(cluster.stop())
-        finally:
-            thread.close()
-            self._running = self._thread = None
-
-    async def __aenter__(self) -> AsyncCluster:
-        cluster = self._new()
-        try:
-            await cluster.start()
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
-        return AsyncCluster(cluster)
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        cluster, self._running = self._running, None
-        if cluster is None:
-            raise RuntimeError("this cluster is not running")
-        await cluster.stop()
+    def _on_loop(self, running: Steered) -> AsyncCluster:
+        return AsyncCluster(running)
 
 
 def _topic(topic: str | tuple[str, int, int]) -> SeedTopic:

@@ -18,9 +18,9 @@ from klamm.control.verbs.steered_proxy import SteeredProxy
 from klamm.proxy.addresses import Address
 from klamm.proxy.tls import BrokerTls, ClientTls
 from klamm.server.faults.fault import DiskHit, Fault, Hit
-from klamm.server.local.cluster_contexts import ClusterContexts
 from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.arguments import FaultArguments, RequestFilter, fault_body
+from klamm.testing.contexts import Contexts
 from klamm.testing.request import Request
 from klamm.testing.waits import TIMEOUT_S, WaitTimedOut
 
@@ -169,7 +169,7 @@ class BlockingProxy:
         self._thread.call(self._proxy.clear())
 
 
-class Proxy(ClusterContexts[SteeredProxy, BlockingProxy, AsyncProxy]):
+class Proxy(Contexts[SteeredProxy, BlockingProxy, AsyncProxy]):
     """A proxy in front of a cluster: it is ready when the body of `with` begins, and stops when that ends.
 
         with klamm.Proxy("kafka-1:9092") as proxy:
@@ -180,7 +180,7 @@ class Proxy(ClusterContexts[SteeredProxy, BlockingProxy, AsyncProxy]):
     With `async with` the methods are coroutines on the caller's loop: `await proxy.fault(…)`.
     """
 
-    thread_name = "klamm-proxy"
+    subject = "proxy"
 
     def __init__(
         self,
@@ -210,11 +210,11 @@ class Proxy(ClusterContexts[SteeredProxy, BlockingProxy, AsyncProxy]):
     def _new(self) -> SteeredProxy:
         return SteeredProxy(self._upstream, self._listen, **self._options)
 
-    def _blocking(self, cluster: SteeredProxy, thread: LoopThread) -> BlockingProxy:
-        return BlockingProxy(AsyncProxy(cluster), thread)
+    def _blocking(self, running: SteeredProxy, thread: LoopThread) -> BlockingProxy:
+        return BlockingProxy(AsyncProxy(running), thread)
 
-    def _on_loop(self, cluster: SteeredProxy) -> AsyncProxy:
-        return AsyncProxy(cluster)
+    def _on_loop(self, running: SteeredProxy) -> AsyncProxy:
+        return AsyncProxy(running)
 
 
 def _address(text: str) -> Address:

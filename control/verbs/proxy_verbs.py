@@ -13,9 +13,10 @@ from klamm.control.event_log import EventLog
 from klamm.control.json_object import JsonObject
 from klamm.control.proxied_requests import ProxiedRequests
 from klamm.control.refusal import Refused
-from klamm.control.verbs.model import MAX_LISTED
-from klamm.control.verbs.routes import ROUTES, Route, Verb
+from klamm.control.verbs.model import MAX_LISTED, Control
+from klamm.control.verbs.routes import Route, Verb
 from klamm.control.verbs.shared_state import check_timeout
+from klamm.control.verbs.table import TABLE, Place
 from klamm.server.faults.fault import Fault
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
@@ -113,20 +114,20 @@ class ProxyControl:
         self._faults.clear()
 
 
-def _refused(route: Route) -> Verb:
+def _refused(place: Place) -> Verb:
     async def refuse(control: ProxyControl, **values: Any) -> Any:
-        raise Refused(f"a proxy cannot do {route.method} {route.path} ({route.summary}): it has no brokers", 501)
+        raise Refused(f"a proxy cannot do {place.method} {place.path} ({place.summary}): it has no brokers", 501)
 
     return refuse
 
 
-def _of_proxy(route: Route) -> Route:
-    verb = getattr(ProxyControl, route.act.__name__, None)
-    made = Route(route.method, route.path, route.summary, route.act if verb is None else verb)
+def _of_proxy(name: str, place: Place) -> Route:
+    verb = getattr(ProxyControl, name, None)
+    route = Route(place, getattr(Control, name) if verb is None else verb)
     if verb is None:
-        made.act = _refused(route)
-    return made
+        route.act = _refused(place)
+    return route
 
 
-PROXY_ROUTES: tuple[Route, ...] = tuple(map(_of_proxy, ROUTES))
+PROXY_ROUTES = tuple(_of_proxy(name, place) for name, place in TABLE.items())
 """The table of the control API, for a proxy."""
