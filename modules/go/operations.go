@@ -75,6 +75,7 @@ type EffectBody struct {
 	CorrelationID  *int64 `json:"correlation_id,omitempty"`
 	LoseResponse   bool   `json:"lose_response,omitempty"`
 	ThrottleTimeMs *int64 `json:"throttle_time_ms,omitempty"`
+	UnknownTags    bool   `json:"unknown_tags,omitempty"`
 	SlowDiskMs     *int64 `json:"slow_disk_ms,omitempty"`
 }
 
@@ -151,12 +152,12 @@ type AdvanceBody struct {
 	StepMs *int64 `json:"step_ms,omitempty"`
 }
 
-// GetPhases: All phases, with their fields.
+// GetPhases: List all phases, with their fields.
 func (c *Control) GetPhases(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/phases", nil, nil)
 }
 
-// GetHolds: All holds.
+// GetHolds: List all holds.
 func (c *Control) GetHolds(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/holds", nil, nil)
 }
@@ -207,7 +208,7 @@ func (c *Control) CrashHold(ctx context.Context, number int64) (Shown, error) {
 	return c.send(ctx, "POST", fmt.Sprintf("/holds/%d/crash", number), nil, nil)
 }
 
-// GetFaults: All faults.
+// GetFaults: List all faults.
 func (c *Control) GetFaults(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/faults", nil, nil)
 }
@@ -256,7 +257,7 @@ func (c *Control) GetRequests(ctx context.Context, query GetRequestsQuery) (Show
 	return c.send(ctx, "GET", "/requests", query, nil)
 }
 
-// GetBrokers: All brokers.
+// GetBrokers: List all brokers.
 func (c *Control) GetBrokers(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/brokers", nil, nil)
 }
@@ -291,12 +292,12 @@ func (c *Control) RestartBroker(ctx context.Context, broker int64, body StopBody
 	return c.send(ctx, "POST", fmt.Sprintf("/brokers/%d/restart", broker), nil, body)
 }
 
-// PauseBroker: Let a broker stand still, as SIGSTOP does.
+// PauseBroker: Freeze a broker, as SIGSTOP does.
 func (c *Control) PauseBroker(ctx context.Context, broker int64) (Shown, error) {
 	return c.send(ctx, "POST", fmt.Sprintf("/brokers/%d/pause", broker), nil, nil)
 }
 
-// ResumeBroker: End a pause.
+// ResumeBroker: Let a frozen broker go on.
 func (c *Control) ResumeBroker(ctx context.Context, broker int64) (Shown, error) {
 	return c.send(ctx, "POST", fmt.Sprintf("/brokers/%d/resume", broker), nil, nil)
 }
@@ -321,7 +322,7 @@ type GetTopicsQuery struct {
 	States bool `json:"states,omitempty"`
 }
 
-// GetTopics: All topics; states=true adds leader, ISR and replicas of each partition.
+// GetTopics: List all topics; states=true adds leader, ISR and replicas of each partition.
 func (c *Control) GetTopics(ctx context.Context, query GetTopicsQuery) (Shown, error) {
 	return c.send(ctx, "GET", "/topics", query, nil)
 }
@@ -346,7 +347,7 @@ func (c *Control) PartitionsTopic(ctx context.Context, name string, body Partiti
 	return c.send(ctx, "POST", fmt.Sprintf("/topics/%s/partitions", url.PathEscape(name)), nil, body)
 }
 
-// GetGroups: All groups.
+// GetGroups: List all groups.
 func (c *Control) GetGroups(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/groups", nil, nil)
 }
@@ -366,7 +367,7 @@ func (c *Control) RebalanceGroup(ctx context.Context, name string) (Shown, error
 	return c.send(ctx, "POST", fmt.Sprintf("/groups/%s/rebalance", url.PathEscape(name)), nil, nil)
 }
 
-// GetTransactions: All transactional ids.
+// GetTransactions: List all transactional ids.
 func (c *Control) GetTransactions(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/transactions", nil, nil)
 }
@@ -391,7 +392,7 @@ func (c *Control) CutZookeeper(ctx context.Context, body BrokerBody) (Shown, err
 	return c.send(ctx, "POST", "/zookeeper/cut", nil, body)
 }
 
-// RestoreZookeeper: Let a broker connect again.
+// RestoreZookeeper: Let a broker connect to ZooKeeper again.
 func (c *Control) RestoreZookeeper(ctx context.Context, body BrokerBody) (Shown, error) {
 	return c.send(ctx, "POST", "/zookeeper/restore", nil, body)
 }
@@ -401,7 +402,7 @@ func (c *Control) DelayZookeeper(ctx context.Context, body ZooKeeperDelayBody) (
 	return c.send(ctx, "POST", "/zookeeper/delay", nil, body)
 }
 
-// GetRecovering: Leaders that wait to be released from recovery (KIP-704).
+// GetRecovering: List leaders that wait to be released from recovery (KIP-704).
 func (c *Control) GetRecovering(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/recovering", nil, nil)
 }

@@ -17,7 +17,7 @@ from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.ports import free_port
 from klamm.tests.journal.cluster_rows import gaps, rows
-from klamm.tests.proxy.clusters import address, write_and_read
+from klamm.tests.proxy.clusters import BY_LIBRDKAFKA, address, write_and_read
 
 
 async def test_clients_work_behind_a_proxy_and_its_journal_has_what_they_said(zookeeper: str, chroot: str, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ async def test_clients_work_behind_a_proxy_and_its_journal_has_what_they_said(zo
         await proxy.stop()
         await cluster.stop()
     assert gaps(tmp_path) == {1: 1, 2: 1}  # the number before the first row stands for what came before the proxy
-    assert check_quickly(tmp_path).violations() == 0
+    assert {verdict.rule for verdict in check_quickly(tmp_path).judgement.verdicts} <= BY_LIBRDKAFKA
     frames = rows(tmp_path, "frames")
     said = {(row["api_key"], row["dir"]) for row in frames}
     for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP):

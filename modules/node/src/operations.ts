@@ -72,6 +72,7 @@ export interface EffectBody {
   correlation_id?: number | null
   lose_response?: boolean
   throttle_time_ms?: number | null
+  unknown_tags?: boolean
   slow_disk_ms?: number | null
 }
 
@@ -152,12 +153,12 @@ export interface AdvanceBody {
 export abstract class Operations {
   protected abstract send (method: string, path: string, query?: Record<string, Value | undefined>, body?: object): Promise<Shown>
 
-  /** All phases, with their fields. */
+  /** List all phases, with their fields. */
   getPhases (): Promise<Shown> {
     return this.send('GET', '/phases')
   }
 
-  /** All holds. */
+  /** List all holds. */
   getHolds (): Promise<Shown> {
     return this.send('GET', '/holds')
   }
@@ -202,7 +203,7 @@ export abstract class Operations {
     return this.send('POST', `/holds/${encodeURIComponent(number)}/crash`)
   }
 
-  /** All faults. */
+  /** List all faults. */
   getFaults (): Promise<Shown> {
     return this.send('GET', '/faults')
   }
@@ -232,7 +233,7 @@ export abstract class Operations {
     return this.send('GET', '/requests', query)
   }
 
-  /** All brokers. */
+  /** List all brokers. */
   getBrokers (): Promise<Shown> {
     return this.send('GET', '/brokers')
   }
@@ -267,12 +268,12 @@ export abstract class Operations {
     return this.send('POST', `/brokers/${encodeURIComponent(broker)}/restart`, undefined, body)
   }
 
-  /** Let a broker stand still, as SIGSTOP does. */
+  /** Freeze a broker, as SIGSTOP does. */
   pauseBroker (broker: number): Promise<Shown> {
     return this.send('POST', `/brokers/${encodeURIComponent(broker)}/pause`)
   }
 
-  /** End a pause. */
+  /** Let a frozen broker go on. */
   resumeBroker (broker: number): Promise<Shown> {
     return this.send('POST', `/brokers/${encodeURIComponent(broker)}/resume`)
   }
@@ -292,7 +293,7 @@ export abstract class Operations {
     return this.send('POST', '/controller/resign')
   }
 
-  /** All topics; states=true adds leader, ISR and replicas of each partition. */
+  /** List all topics; states=true adds leader, ISR and replicas of each partition. */
   getTopics (query: { states?: boolean } = {}): Promise<Shown> {
     return this.send('GET', '/topics', query)
   }
@@ -317,7 +318,7 @@ export abstract class Operations {
     return this.send('POST', `/topics/${encodeURIComponent(name)}/partitions`, undefined, body)
   }
 
-  /** All groups. */
+  /** List all groups. */
   getGroups (): Promise<Shown> {
     return this.send('GET', '/groups')
   }
@@ -337,7 +338,7 @@ export abstract class Operations {
     return this.send('POST', `/groups/${encodeURIComponent(name)}/rebalance`)
   }
 
-  /** All transactional ids. */
+  /** List all transactional ids. */
   getTransactions (): Promise<Shown> {
     return this.send('GET', '/transactions')
   }
@@ -362,7 +363,7 @@ export abstract class Operations {
     return this.send('POST', '/zookeeper/cut', undefined, body)
   }
 
-  /** Let a broker connect again. */
+  /** Let a broker connect to ZooKeeper again. */
   restoreZookeeper (body: BrokerBody): Promise<Shown> {
     return this.send('POST', '/zookeeper/restore', undefined, body)
   }
@@ -372,7 +373,7 @@ export abstract class Operations {
     return this.send('POST', '/zookeeper/delay', undefined, body)
   }
 
-  /** Leaders that wait to be released from recovery (KIP-704). */
+  /** List leaders that wait to be released from recovery (KIP-704). */
   getRecovering (): Promise<Shown> {
     return this.send('GET', '/recovering')
   }

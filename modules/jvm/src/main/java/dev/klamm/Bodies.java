@@ -210,6 +210,10 @@ public final class Bodies {
             set("throttle_time_ms", value);
             return this;
         }
+        public EffectBody unknownTags(boolean value) {
+            set("unknown_tags", value);
+            return this;
+        }
         public EffectBody slowDiskMs(long value) {
             set("slow_disk_ms", value);
             return this;

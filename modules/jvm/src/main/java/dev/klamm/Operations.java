@@ -12,12 +12,12 @@ public abstract class Operations {
     /** A name as it stands in a path. */
     protected abstract String escaped(String name);
 
-    /** All phases, with their fields. */
+    /** List all phases, with their fields. */
     public JsonNode getPhases() {
         return send("GET", "/phases", null, null);
     }
 
-    /** All holds. */
+    /** List all holds. */
     public JsonNode getHolds() {
         return send("GET", "/holds", null, null);
     }
@@ -62,7 +62,7 @@ public abstract class Operations {
         return send("POST", "/holds/" + number + "/crash", null, null);
     }
 
-    /** All faults. */
+    /** List all faults. */
     public JsonNode getFaults() {
         return send("GET", "/faults", null, null);
     }
@@ -92,7 +92,7 @@ public abstract class Operations {
         return send("GET", "/requests", query, null);
     }
 
-    /** All brokers. */
+    /** List all brokers. */
     public JsonNode getBrokers() {
         return send("GET", "/brokers", null, null);
     }
@@ -127,12 +127,12 @@ public abstract class Operations {
         return send("POST", "/brokers/" + broker + "/restart", null, body);
     }
 
-    /** Let a broker stand still, as SIGSTOP does. */
+    /** Freeze a broker, as SIGSTOP does. */
     public JsonNode pauseBroker(long broker) {
         return send("POST", "/brokers/" + broker + "/pause", null, null);
     }
 
-    /** End a pause. */
+    /** Let a frozen broker go on. */
     public JsonNode resumeBroker(long broker) {
         return send("POST", "/brokers/" + broker + "/resume", null, null);
     }
@@ -152,7 +152,7 @@ public abstract class Operations {
         return send("POST", "/controller/resign", null, null);
     }
 
-    /** All topics; states=true adds leader, ISR and replicas of each partition. */
+    /** List all topics; states=true adds leader, ISR and replicas of each partition. */
     public JsonNode getTopics(GetTopicsQuery query) {
         return send("GET", "/topics", query, null);
     }
@@ -177,7 +177,7 @@ public abstract class Operations {
         return send("POST", "/topics/" + escaped(name) + "/partitions", null, body);
     }
 
-    /** All groups. */
+    /** List all groups. */
     public JsonNode getGroups() {
         return send("GET", "/groups", null, null);
     }
@@ -197,7 +197,7 @@ public abstract class Operations {
         return send("POST", "/groups/" + escaped(name) + "/rebalance", null, null);
     }
 
-    /** All transactional ids. */
+    /** List all transactional ids. */
     public JsonNode getTransactions() {
         return send("GET", "/transactions", null, null);
     }
@@ -222,7 +222,7 @@ public abstract class Operations {
         return send("POST", "/zookeeper/cut", null, body);
     }
 
-    /** Let a broker connect again. */
+    /** Let a broker connect to ZooKeeper again. */
     public JsonNode restoreZookeeper(BrokerBody body) {
         return send("POST", "/zookeeper/restore", null, body);
     }
@@ -232,7 +232,7 @@ public abstract class Operations {
         return send("POST", "/zookeeper/delay", null, body);
     }
 
-    /** Leaders that wait to be released from recovery (KIP-704). */
+    /** List leaders that wait to be released from recovery (KIP-704). */
     public JsonNode getRecovering() {
         return send("GET", "/recovering", null, null);
     }
