@@ -61,8 +61,8 @@ class SteeredProcessCluster(ServedControl, ProcessCluster):
         """The processes that serve their owner, by broker."""
         parts: dict[int, Part] = {}
         self._parts = Parts(parts, lambda: self.count)
-        control = Control(self, self._parts, SteeredClock(), lambda: session_at(self.zookeeper))
-        self._serve(control, control_host, control_port, control_token)
+        self.control = Control(self, self._parts, SteeredClock(), lambda: session_at(self.zookeeper))
+        self._serve(self.control, control_host, control_port, control_token)
         self.requests = self.control.history = ProcessRequests(self._parts, self._remote, lambda: self.count)
         self._tokens: dict[int, str] = {}
         self._moving = asyncio.Lock()

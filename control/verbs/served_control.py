@@ -1,30 +1,31 @@
-"""What all clusters that are steered share: the address of their control API, and its server."""
+"""What clusters and proxies that are steered share: the address of their control API, and its server."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from klamm.control.verbs.http import ControlServer
-    from klamm.control.verbs.model import Control
+    from collections.abc import Sequence
+
+    from klamm.control.verbs.http import ControlServer, Served
+    from klamm.control.verbs.routes import Route
 
 
 class ServedControl:
-    """A cluster that serves its control API while it runs. `control` has the same verbs for programs on its event loop."""
+    """A cluster or a proxy that serves its control API while it runs."""
 
-    control: Control
     _server: ControlServer | None = None
 
-    def _serve(self, control: Control, host: str, port: int | None, token: str | None) -> None:
-        """Steer by this control. `port`: 0 for a free one, None for no HTTP.
+    def _serve(self, control: Served, host: str, port: int | None, token: str | None, routes: Sequence[Route] | None = None) -> None:
+        """Serve this control. `port`: 0 for a free one, None for no HTTP. `routes`: those of `Control` unless they are given.
 
         Raises CannotServe: an address beyond loopback without a token.
         """
-        self.control = control
         if port is not None:
             from klamm.control.verbs.http import ControlServer
+            from klamm.control.verbs.routes import ROUTES
 
-            self._server = ControlServer(control, host=host, port=port, token=token)
+            self._server = ControlServer(control, host=host, port=port, token=token, routes=ROUTES if routes is None else routes)
 
     @property
     def control_url(self) -> str | None:

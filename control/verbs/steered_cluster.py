@@ -96,7 +96,8 @@ class SteeredCluster(ServedControl, LocalCluster):
         super().__init__(brokers, can_stand=True, seams=own, **shape)
         self._given_subscriber = given.subscriber
         parts = Parts({}, lambda: self.count)
-        self._serve(Control(self, parts, clock, sessions_of(lambda: self.awake)), control_host, control_port, control_token)
+        self.control = Control(self, parts, clock, sessions_of(lambda: self.awake))
+        self._serve(self.control, control_host, control_port, control_token)
         self._own = BrokerControl(self, history, clock, _Told(self.control), self._crash_held)
         self._own.present = self.control.state
         self.requests = self.control.history = OwnRequests(self._own, self)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klamm.control.proxied_requests import ProxiedRequests
 from klamm.control.verbs.proxy_verbs import PROXY_ROUTES, ProxyControl
+from klamm.control.verbs.served_control import ServedControl
 from klamm.proxy.proxy import Proxy
 
-if TYPE_CHECKING:
-    from klamm.control.verbs.http import ControlServer
 
-
-class SteeredProxy(Proxy):
+class SteeredProxy(ServedControl, Proxy):
     """A `Proxy` that serves the control API while it runs. `control` has the same verbs for programs on its event loop."""
 
     def __init__(
@@ -25,18 +23,7 @@ class SteeredProxy(Proxy):
         requests = ProxiedRequests()
         super().__init__(*arguments, steering=requests, **options)
         self.control = ProxyControl(self, requests)
-        self._server: ControlServer | None = None
-        if control_port is not None:
-            from klamm.control.verbs.http import ControlServer
-
-            self._server = ControlServer(
-                self.control, host=control_host, port=control_port, token=control_token, routes=PROXY_ROUTES
-            )
-
-    @property
-    def control_url(self) -> str | None:
-        """`http://127.0.0.1:PORT`; None without HTTP, and before the start."""
-        return None if self._server is None else self._server.url or None
+        self._serve(self.control, control_host, control_port, control_token, PROXY_ROUTES)
 
     async def topic_ids(self) -> dict[str, bytes]:
         """The topics of the cluster with their ids, as far as a client without SASL is told them."""
@@ -44,8 +31,7 @@ class SteeredProxy(Proxy):
 
     async def start(self) -> None:
         """Start the control API and the proxy. Raises CannotServe, ProxyRefused."""
-        if self._server is not None:
-            await self._server.start()
+        await self._start_server()
         try:
             await super().start()
         except BaseException:
@@ -54,7 +40,6 @@ class SteeredProxy(Proxy):
 
     async def stop(self) -> None:
         """End the control API and the faults, close all connections and seal the journals."""
-        if self._server is not None:
-            await self._server.stop()
+        await self._stop_server()
         self.control.end()
         await super().stop()

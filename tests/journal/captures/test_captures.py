@@ -24,7 +24,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.tests.cli.running import call
 from klamm.tests.journal.captures.packets_on_lo import BROKER, LINKS, Connection, Packet, captured, write_pcap
 from klamm.tests.journal.cluster_rows import gaps, rows
-from klamm.tests.proxy.clusters import SECRET, asked, response, write_and_read
+from klamm.tests.proxy.clusters import BY_LIBRDKAFKA, SECRET, asked, response, write_and_read
 
 Metadata = messages.MetadataResponse
 NO_GAPS = {7: 1}
