@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.errors import CommitFailedError, RebalanceInProgressError
-from kafka.structs import MemberState
 
 from klamm.admin.calls.settings import Security
 from klamm.admin.records.codecs import use_own_codecs
@@ -18,6 +17,8 @@ from klamm.admin.records.record_errors import as_admin_errors
 POLL_MS = 200
 METADATA_AGE_MS = 2000
 """A group reads partitions that are added to its topic after this time."""
+REBALANCING = "<rebalancing>"
+"""The state of a member that joins, in kafka-python 3. Before that the metadata of a group had no state."""
 COMMIT_S = 30.0
 """Time within which a group must have rebalanced for the last commit."""
 
@@ -107,8 +108,8 @@ class RecordReader:
             return all(self._consumer.position(each) >= ends[each] for each in owned)
 
     def _poll(self, most: int | None) -> dict[Any, list[Any]]:
-        if self._group is not None and self._consumer.group_metadata().state is MemberState.REBALANCING:
-            # kafka-python 3.0.12 forgets that it joins because the topic's partitions changed, if a poll ends before it has joined.
+        if self._group is not None and getattr(self._consumer.group_metadata(), "state", None) == REBALANCING:
+            # kafka-python 3 forgets that it joins because the topic's partitions changed, if a poll ends before it has joined.
             self._consumer._coordinator.request_rejoin()
         polled: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=POLL_MS, max_records=most)
         return polled
