@@ -29,7 +29,7 @@ class BrokerAddress(click.ParamType[tuple[int | None, str, int]]):
 
 
 @click.command("import", short_help="Make journals of a capture of packets.")
-@click.argument("capture", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
+@click.argument("capture", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
 @click.argument("lake", type=LAKE, metavar="LAKE")
 @click.option(
     "--broker", "brokers", type=BrokerAddress(), multiple=True, required=True,

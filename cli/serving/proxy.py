@@ -19,7 +19,7 @@ from klamm.cli.shell.stop_signals import StopSignals
 if TYPE_CHECKING:
     from klamm.proxy.proxy import Proxy
 
-PEM = click.Path(path_type=Path, exists=True, dir_okay=False)
+PEM = click.Path(path_type=Path, dir_okay=False)
 
 
 class HostPort(click.ParamType[tuple[str, int]]):

@@ -13,6 +13,7 @@ import dpkt
 from dpkt import ethernet, ip, pcap, tcp
 
 Packet = tuple[float, bytes]
+_END = b"the end of a capture of klamm's tests"
 CLIENT, BROKER = ("127.0.0.1", 50000), ("127.0.0.1", 9092)
 
 
@@ -22,20 +23,15 @@ def captured(ports: Sequence[int]) -> Iterator[list[Packet]]:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as taken:
         taken.setsockopt(socket.SOL_SOCKET, 33, 256 << 20)  # SO_RCVBUFFORCE
         taken.bind(("lo", 0))
-        taken.settimeout(0.2)
         found: list[Packet] = []
-        ended = threading.Event()
 
         def take() -> None:
             import time
 
             while True:
-                try:
-                    data, (_, _, kind, *_) = taken.recvfrom(1 << 17)
-                except TimeoutError:
-                    if ended.is_set():
-                        return
-                    continue
+                data, (_, _, kind, *_) = taken.recvfrom(1 << 17)
+                if _END in data:  # it came after all packets of the test
+                    return
                 if kind != socket.PACKET_OUTGOING and len(data) > 54 - 1 and {_port(data, 34), _port(data, 36)} & set(ports):
                     found.append((time.time(), data))
 
@@ -44,8 +40,10 @@ def captured(ports: Sequence[int]) -> Iterator[list[Packet]]:
         try:
             yield found
         finally:
-            ended.set()
-            thread.join()
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ending:
+                while thread.is_alive():
+                    ending.sendto(_END, ("127.0.0.1", 9))
+                    thread.join(0.1)
 
 
 def _port(data: bytes, at: int) -> int:

@@ -210,6 +210,7 @@ def test_what_the_commands_cannot_do_is_one_line(tmp_path: Path, arguments: list
     assert done.returncode != 0 and text in done.stderr.splitlines()[-1], done.stderr
 
 
+@pytest.mark.slow  # who is not root cannot capture
 def test_a_capture_beside_our_own_journal_has_the_same_frames_and_verdicts(zookeeper: str, chroot: str, tmp_path: Path) -> None:
     """The loopback interface is captured while clients of librdkafka work through a proxy that keeps a journal."""
     with klamm.Cluster(2, zookeeper=zookeeper + chroot, topics=["t:3:1"], config={"group.initial.rebalance.delay.ms": 0}) as cluster:
