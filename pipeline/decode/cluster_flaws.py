@@ -8,7 +8,7 @@ from typing import Any
 from klamm.pipeline.decode.fields import NO_ID
 from klamm.pipeline.decode.flaws import Flaw, repeated
 from klamm.pipeline.decode.json_codec import Body
-from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.apis import ApiKey
 
 _PORTS = range(1, 1 << 16)
 _WITH_IDS = 10
@@ -52,7 +52,7 @@ def metadata(version: int, body: Body) -> Iterator[Flaw]:
         name, rows = topic.get("name") or topic.get("topicId"), topic.get("partitions") or ()
         if topic["errorCode"]:
             if rows:
-                yield "M-06", f"{name} has {len(rows)} partitions with error {topic['errorCode']}"
+                yield "M-06", f"{name} has {len(rows)} partitions with error <error {topic['errorCode']}>"
             continue
         if version >= _WITH_IDS and topic.get("topicId") == NO_ID:
             yield "M-06", f"{name} has no id"
@@ -70,7 +70,7 @@ def _partitions(name: Any, rows: Sequence[Any], live: set[int]) -> Iterator[Flaw
         if leader >= 0 and leader not in live:
             yield "M-01", f"{name}-{row['partitionIndex']} has leader {leader}, which is not among the brokers {sorted(live)}"
         if (code == 0 and leader < 0) or (code in _LEADERLESS and leader >= 0) or row.get("leaderEpoch", -1) < -1:
-            yield "M-02", f"{name}-{row['partitionIndex']} has leader {leader}, epoch {row.get('leaderEpoch', -1)} and error {code}"
+            yield "M-02", f"{name}-{row['partitionIndex']} has leader {leader}, epoch {row.get('leaderEpoch', -1)} and error <error {code}>"
 
 
 def _brokers(body: Body) -> Iterator[Flaw]:
@@ -94,7 +94,7 @@ def coordinator(version: int, body: Body) -> Iterator[Flaw]:
     for row in (body,) if "nodeId" in body else body.get("coordinators") or ():
         is_there = row["nodeId"] >= 0 and bool(row["host"]) and row["port"] in _PORTS
         if is_there == (row["errorCode"] != 0):
-            yield "M-08", f"coordinator {row['nodeId']} at {row['host']}:{row['port']} with error {row['errorCode']}"
+            yield "M-08", f"coordinator {row['nodeId']} at {row['host']}:{row['port']} with error <error {row['errorCode']}>"
 
 
 def versions(version: int, body: Body) -> Iterator[Flaw]:
@@ -104,15 +104,15 @@ def versions(version: int, body: Body) -> Iterator[Flaw]:
     rows = body.get("apiKeys") or ()
     ranges = {row["apiKey"]: (row["minVersion"], row["maxVersion"]) for row in rows}
     for key in repeated(row["apiKey"] for row in rows):
-        yield "V-01", f"advertises {_name(key)} twice"
+        yield "V-01", f"advertises <api {key}> twice"
     for key, (low, high) in ranges.items():
         if not 0 <= low <= high:
-            yield "V-01", f"advertises {_name(key)} from version {low} to {high}"
+            yield "V-01", f"advertises <api {key}> from version {low} to {high}"
     if ApiKey.API_VERSIONS not in ranges:
         yield "V-01", "does not advertise ApiVersions"
     for (key, since), (other, least) in TOGETHER:
         if ranges.get(key, (0, -1))[1] >= since and ranges.get(other, (0, -1))[1] < least:
-            yield "V-02", f"advertises {_name(key)} {since} without {_name(other)} {least}"
+            yield "V-02", f"advertises <api {key}> {since} without <api {other}> {least}"
     yield from _features(body)
 
 
@@ -124,7 +124,3 @@ def _features(body: Body) -> Iterator[Flaw]:
         if not (row["minVersionLevel"] <= row["maxVersionLevel"] and low <= row["maxVersionLevel"] <= high):
             levels = f"from {row['minVersionLevel']} to {row['maxVersionLevel']}"
             yield "V-03", f"feature {row['name']} is finalized {levels}, and versions {low} to {high} are supported"
-
-
-def _name(key: int) -> str:
-    return APIS[key].name if key in APIS else f"API {key}"

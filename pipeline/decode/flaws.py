@@ -9,7 +9,7 @@ from typing import Any
 from klamm.pipeline.decode.json_codec import Body
 
 Flaw = tuple[str, str]
-"""A rule that a body breaks, and what is wrong, in one line."""
+"""A rule that a body breaks, and what is wrong, in one line, with APIs and errors as rules write them (`rules.record.with_names`)."""
 
 Finder = Callable[[int, Body], Iterable[Flaw]]
 """Version and body → what is wrong with it, mostly nothing."""

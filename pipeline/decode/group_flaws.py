@@ -37,7 +37,7 @@ def joined(version: int, body: Body) -> Iterator[Flaw]:
     members = body.get("members") or ()
     if body["errorCode"]:
         if members:
-            yield "G-08", f"names {len(members)} members with error {body['errorCode']}"
+            yield "G-08", f"names {len(members)} members with error <error {body['errorCode']}>"
         return
     if body["generationId"] < 1 or not body["memberId"] or not body["leader"]:
         yield "G-08", f"generation {body['generationId']}, member {body['memberId']!r}, leader {body['leader']!r} without an error"
@@ -51,7 +51,7 @@ def heartbeat(version: int, body: Body) -> Iterator[Flaw]:
     """G-09: of a group of KIP-848."""
     if body["errorCode"]:
         if body.get("assignment"):
-            yield "G-09", f"assigns partitions with error {body['errorCode']}"
+            yield "G-09", f"assigns partitions with error <error {body['errorCode']}>"
     elif body["heartbeatIntervalMs"] <= 0 and body["memberEpoch"] >= 0:
         yield "G-09", f"asks for a heartbeat every {body['heartbeatIntervalMs']} ms"
     for topic in (body.get("assignment") or {}).get("topicPartitions") or ():
@@ -73,4 +73,4 @@ def committed(version: int, body: Body) -> Iterator[Flaw]:
         for name, index, row in partitions_of(group.get("topics")):
             offset, epoch = row["committedOffset"], row.get("committedLeaderEpoch", -1)
             if offset < -1 or epoch < -1 or (offset >= 0 and row["errorCode"]) or (offset < 0 <= epoch):
-                yield "O-04", f"{name}-{index} has offset {offset}, leader epoch {epoch} and error {row['errorCode']}"
+                yield "O-04", f"{name}-{index} has offset {offset}, leader epoch {epoch} and error <error {row['errorCode']}>"

@@ -49,7 +49,7 @@ def produced(version: int, body: Body) -> Iterator[Flaw]:
         if code == 0 and offset < 0:
             yield "O-01", f"{name}-{index} has base offset {offset} without an error"
         elif code not in (0, 46) and offset >= 0:
-            yield "O-01", f"{name}-{index} has base offset {offset} with error {code}"
+            yield "O-01", f"{name}-{index} has base offset {offset} with error <error {code}>"
 
 
 def fetch(version: int, body: Body) -> Iterator[Flaw]:
@@ -99,7 +99,7 @@ def listed(version: int, body: Body) -> Iterator[Flaw]:
     for name, index, row in partitions_of(body.get("topics")) if version else ():
         offset, code = row["offset"], row["errorCode"]
         if offset < -1 or row["timestamp"] < -1 or (code != 0 and offset >= 0):
-            yield "O-02", f"{name}-{index} has offset {offset}, timestamp {row['timestamp']} and error {code}"
+            yield "O-02", f"{name}-{index} has offset {offset}, timestamp {row['timestamp']} and error <error {code}>"
         elif row.get("leaderEpoch", -1) < -1:
             yield "O-02", f"{name}-{index} has leader epoch {row['leaderEpoch']}"
 
@@ -108,4 +108,4 @@ def initialized(version: int, body: Body) -> Iterator[Flaw]:
     """T-07."""
     told = body["producerId"], body["producerEpoch"]
     if (min(told) < 0) != (body["errorCode"] != 0):
-        yield "T-07", f"gives producer id {told[0]} and epoch {told[1]} with error {body['errorCode']}"
+        yield "T-07", f"gives producer id {told[0]} and epoch {told[1]} with error <error {body['errorCode']}>"

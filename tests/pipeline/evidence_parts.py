@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 import duckdb
 
-from klamm.pipeline.rules.runner import Row, Verdict
+from klamm.pipeline.rules.runner import Row, Verdict, rules
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
 
@@ -28,7 +28,8 @@ OF_HEADERS = ("W-07", "W-08")
 
 def lacking(database: duckdb.DuckDBPyConnection, verdicts: Collection[Verdict], alone: Collection[str]) -> list[str]:
     """A line for each part that the evidence of a violation lacks. In the runs or by the rules `alone` one row may contradict itself, or
-    what should follow it never comes."""
+    what should follow it never comes; rules about flaws judge one body each."""
+    alone = {*alone, *(rule.id for rule in rules().values() if rule.about == "flaws")}
     frames = {
         (run, node, seq): (client, reason, err) for run, node, seq, client, reason, err in database.execute(
             "SELECT run_id, node_id, seq, client_id, reason, err FROM headers"

@@ -12,9 +12,11 @@ from klamm.protocol.apis import ApiKey
 def of_bodies(
     name: str, severity: Severity, statement: str, source: str, direction: int, *apis: ApiKey, where: str = "true"
 ) -> Rule:
-    """A rule about the bodies of these APIs: of requests (`direction` is 0) or of responses (1). `where` is of frames and of violations."""
+    """A rule about the bodies of these APIs: of requests (`direction` is 0) or of responses (1). `where` is of frames and of violations.
+    Warnings name the client."""
+    told = "concat('client ', coalesce(client_id, ''), ': ', detail)" if severity == "warn" else "detail"
     judged = f"""
-SELECT run_id, node_id, conn_id, seq, detail, array_compact(array(cause_seq, seq)) AS evidence
+SELECT run_id, node_id, conn_id, seq, {told} AS detail, array_compact(array(cause_seq, seq)) AS evidence
 FROM flaws WHERE rule = '{name}' AND {where}"""
     return Rule(
         name, severity, statement, source, ("body_counts", "flaws"), judged, about="flaws",

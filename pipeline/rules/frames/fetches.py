@@ -72,8 +72,8 @@ next AS (
     FROM refused r JOIN fetch_calls f ON {" AND ".join(f"f.{name} = r.{name}" for name in CONNECTION)} AND f.seq > r.answer_seq
     GROUP BY r.run_id, r.node_id, r.conn_id, r.answer_seq, r.error)
 SELECT run_id, node_id, conn_id, next.seq AS seq,
-    if(next.session_epoch > 0, concat('client ', coalesce(next.client_id, ''), ' goes on with epoch ', next.session_epoch, ' after error ',
-        error), NULL) AS detail,
+    if(next.session_epoch > 0, concat('client ', coalesce(next.client_id, ''), ' goes on with epoch ', next.session_epoch, ' after <error ',
+        error, '>'), NULL) AS detail,
     array(answer_seq, next.seq) AS evidence
 FROM next"""
 

@@ -62,7 +62,10 @@ WHERE same IS NOT NULL""",
 )
 """Batches whose sequence number was there before, `same` with what."""
 
-_WHO = "concat('producer ', {0}producer_id, ', epoch ', {0}producer_epoch, ', ', {0}topic, '-', {0}partition, ': ')"
+_WHO = (
+    "concat('client ', coalesce({0}client_id, ''), ', producer ', {0}producer_id, ', epoch ', {0}producer_epoch, ', ', {0}topic, '-', "
+    "{0}partition, ': ')"
+)
 _NAMED = _WHO.format("")
 
 _FIRST = f"""
@@ -97,7 +100,7 @@ FROM repeated_batches"""
 
 _DUPLICATE = f"""
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
-    CASE WHEN error = 45 THEN concat({_NAMED}, 'sequence number ', first, ' was written, and its repetition gets error 45')
+    CASE WHEN error = 45 THEN concat({_NAMED}, 'sequence number ', first, ' was written, and its repetition gets <error 45>')
         WHEN error = 0 AND base_offset >= 0 AND base_offset <> same.base_offset
             THEN concat({_NAMED}, 'sequence number ', first, ' is written twice, at ', same.base_offset, ' and ', base_offset)
     END AS detail,
