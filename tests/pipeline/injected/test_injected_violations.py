@@ -45,7 +45,7 @@ class Injected(NamedTuple):
     """What the evidence of violations lacks."""
 
 
-ALONE = ("C-02", "C-05", "C-06", "C-20", "R-04", "T-06", "W-01", "W-03", "W-05", "W-08")
+ALONE = ("C-02", "C-05", "C-06", "C-20", "K-03", "R-04", "T-06", "W-01", "W-03", "W-05", "W-08")
 """Rules that may find one row which contradicts itself, or what should follow a row and never comes."""
 
 
