@@ -25,8 +25,8 @@ SEEDED = frozenset({"tests/controller", "tests/journal"})
 DRAWN = SEEDED | {
     f"tests/{folder}"
     for folder in (
-        "admin", "blacklist", "chaos", "cli", "clients", "cluster", "control", "distributions", "docs", "duel", "groups", "histories",
-        "images", "logs_on_disk", "mixed", "moves", "pipeline", "pipeline/injected", "pipeline/real_clusters", "pipeline/spark", "quotas",
+        "admin", "blacklist", "chaos", "cli", "clients", "cluster", "conform", "control", "distributions", "docs", "duel", "groups", "histories",
+        "images", "logs_on_disk", "mixed", "moves", "pipeline", "pipeline/injected", "pipeline/real_clusters", "pipeline/spark", "proxy", "quotas",
         "reference", "registered", "security", "server/net", "server/replication", "testing", "tools", "transactions", "versions",
     )
 }
@@ -50,6 +50,7 @@ SUBJECTS = {
     "broker/log": {"histories", "logs_on_disk"},
     "cli": {"cli", "tools"},
     "configs": {"cli"},
+    "conform": {"conform"},
     "controller": {"cluster", "controller"},
     "controller/brokers": {"registered"},
     "controller/decisions": {"blacklist", "journal"},
@@ -65,6 +66,7 @@ SUBJECTS = {
     "pipeline/rules": {"pipeline/injected", "pipeline/real_clusters"},
     "pipeline/spark": {"pipeline/spark"},
     "protocol": {"clients"},
+    "proxy": {"proxy"},
     "server": {"clients"},
     "server/listeners": {"clients", "cluster", "security", "server/net"},
     "server/net": {"clients", "cluster", "server/net"},
