@@ -58,6 +58,8 @@ class Case:
     source: str
     run: Run
     destructive: bool = False
+    shape: dict[str, Any] = field(default_factory=dict)
+    """Of a case for clients: arguments of `klamm.testing.Cluster`."""
 
     @property
     def id(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from klamm.conform.case import Absent, Broken, Exchange, Unreachable
+from klamm.conform.case import Absent, Broken, Case, Exchange, Unreachable
 from klamm.conform.connection import KEYS, Connection, error_name, expect_error
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
@@ -90,6 +90,9 @@ class Lab:
     @property
     def where(self) -> str:
         return f"{self.address[0]}:{self.address[1]}"
+
+    async def prepare(self, case: Case) -> None:
+        """Nothing: the server is there."""
 
     def begin(self, case_id: str, exchanges: list[Exchange]) -> None:
         """A case begins."""

@@ -13,7 +13,7 @@ from klamm.conform import recorded
 from klamm.conform.case import Case, Exchange, Outcome, Result
 from klamm.conform.connection import KEYS, without_prefix
 from klamm.protocol import messages
-from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.json_form import to_json
 
 SHOWN_BYTES = 512
@@ -119,7 +119,7 @@ def request_text(exchange: Exchange) -> str:
         header, offset = messages.decode_request_header(exchange.request[4:])
         name = f"{exchange.name}Request"
         body = messages.decode(name, exchange.version, exchange.request[4:], offset)[0]
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, LocalProtocolError) as error:
         return f"{error}\n{_hex(exchange.request)}"
     return f"{exchange.name} {exchange.version}, correlation id {header.correlation_id}\n{_shown(body, exchange.version)}"
 
@@ -128,12 +128,12 @@ def response_text(exchange: Exchange) -> str:
     """The response of an exchange, decoded."""
     if exchange.response is None:
         return "no response"
-    if not exchange.name:
+    if exchange.name not in KEYS:
         return _hex(exchange.response)
     try:
         correlation_id, offset = messages.decode_response_header(KEYS[exchange.name].key, exchange.version, exchange.response)
         body = messages.decode(f"{exchange.name}Response", exchange.version, exchange.response, offset)[0]
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, LocalProtocolError) as error:
         return f"{error}\n{_hex(exchange.response)}"
     return f"{exchange.name} {exchange.version}, correlation id {correlation_id}\n{_shown(body, exchange.version)}"
 

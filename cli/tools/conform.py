@@ -74,7 +74,7 @@ def command(
 
     With --client a cluster in this process is the server: it has faults, loses brokers and moves leaders. COMMAND is started for each
     case, with TESTCASE, BOOTSTRAP and what it needs besides in its environment (docs/conform.md). It ends with 0 if it did its task, 1
-    if it could not, and 127 if it does not support it (Missing). The frames that it sent decide.
+    if it could not, and 127 if it does not support it (Missing). The frames that it sent decide. If all are Missing, the exit code is 2.
 
     \b
     klamm conform localhost:9092
@@ -188,4 +188,7 @@ def _run(
         say(f"{counted(len(outcomes), 'case')}: " + ", ".join(f"{count} {result}" for result, count in reports.totals(outcomes).items()))
     if left:
         click.echo(printable(f"klamm conform: not deleted: {left}"), err=True)
+    if lab.party == "client" and all(outcome.result is Result.MISSING for outcome in outcomes):
+        click.echo("klamm conform: no case was decided; a shell that does not find COMMAND ends with 127 too", err=True)
+        return USAGE
     return FAILED if reports.failed(outcomes, strict) else SUCCESS

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, NoReturn
 
-from klamm.conform.case import Absent, Broken, Exchange, Unreachable
+from klamm.conform.case import Absent, Broken, Case, Exchange, Unreachable
 from klamm.conform.clients.judge import SentBatch, sent_batches, values_of
 from klamm.conform.clients.program import NOT_SUPPORTED, Program, Told
 from klamm.conform.connection import CLIENT_ID
@@ -83,10 +83,12 @@ class ClientLab:
     async def start(self) -> None:
         """Start the cluster that most cases use. Raises Unreachable."""
         try:
-            await self.prepare({})
-        except (OSError, EmbeddedZooKeeperError) as error:
+            await self._prepare({})
+        except BaseException as error:
             await self.clean_up(0)
-            raise Unreachable(f"the cluster of the suite cannot be started: {error}") from None
+            if isinstance(error, OSError | EmbeddedZooKeeperError):
+                raise Unreachable(f"the cluster of the suite cannot be started: {error}") from None
+            raise
 
     def begin(self, case_id: str, exchanges: list[Exchange]) -> None:
         """A case begins."""
@@ -96,8 +98,7 @@ class ClientLab:
     def end(self) -> None:
         """A case has ended: kill its clients, and keep their frames."""
         for program in self._programs:
-            if program.is_running:
-                program.kill()
+            program.kill()
         self.output = "\n".join(each.output for each in self._programs if each.output)
         if self._programs:
             self._exchanges += map(_exchange, self.requests())
@@ -113,7 +114,14 @@ class ClientLab:
             await asyncio.to_thread(self._zookeeper.stop)
         return ""
 
-    async def prepare(self, shape: Shape) -> None:
+    async def prepare(self, case: Case) -> None:
+        """Have a cluster as the case needs it. Raises Absent: what goes wrong here is not the client's."""
+        try:
+            await self._prepare(case.shape)
+        except Exception as error:
+            raise Absent(f"the cluster of the suite cannot be started: {error}") from error
+
+    async def _prepare(self, shape: Shape) -> None:
         """Have a cluster of this shape that is whole, and names that nobody used."""
         key = repr(sorted(shape.items()))
         self._count += 1
@@ -181,6 +189,10 @@ class ClientLab:
                 if not holds():
                     raise Broken("the client ended too early")
             await asyncio.sleep(LOOK_S)
+
+    async def met(self, fault: Fault, program: Program) -> None:
+        """Wait until a request has met the fault."""
+        await self.until(lambda: fault.hits, program)
 
     def passed_ms(self) -> int:
         """Since the case began."""

@@ -21,14 +21,13 @@ class ClientSection(Section):
 
         def add(steer: Steer) -> Steer:
             async def run(lab: ClientLab) -> None:
-                await lab.prepare(shape)
                 await steer(lab)
                 expect(lab.requests(), "the client sent no request")
                 for fault in lab.cluster.faults:
                     if not fault.hits and not fault.may_miss:
                         raise Absent(f"the client sent nothing that this case is about ({fault.text})")
 
-            self.cases.append(Case(self.name, self.number, str(index), level, sentence, source, run))
+            self.cases.append(Case(self.name, self.number, str(index), level, sentence, source, run, shape=shape))
             return steer
 
         return add

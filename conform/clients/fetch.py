@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from klamm.conform.case import Level, expect
+from klamm.conform.case import Absent, Level, expect
 from klamm.conform.clients.client_lab import END, ClientLab, expect_numbers
 from klamm.conform.clients.client_section import ClientSection
-from klamm.conform.clients.judge import after, expect_at_most, expect_silence, with_error
+from klamm.conform.clients.judge import after, expect_at_most, expect_silence, refused, with_error
 from klamm.conform.lab import Lab
 from klamm.conform.sections import transactions
 from klamm.protocol.records.batch import Codec
@@ -27,7 +27,7 @@ async def _read(lab: ClientLab, config: dict[str, str] | None = None, offset: in
     program = await lab.begin_client("consume", config, OFFSET=offset)
     await lab.consumed(program, count // 2 - offset)
     met = lab.fault(topic=lab.topic, **{"api": "Fetch", "first": 2} | fault)
-    await met.wait(timeout_s=5)
+    await lab.met(met, program)
     await lab.write_numbers(count // 2, count)
     await lab.write(END)
     await lab.finish(program)
@@ -45,6 +45,7 @@ THROUGH: tuple[tuple[int, Level, str, dict[str, Any], str], ...] = (
     (8, MUST, "a lost connection", {"close": "before"}, "Kafka protocol guide: network"),
     (9, MUST, "a response that never comes", {"drop": True, "first": 1}, "Kafka documentation: request.timeout.ms"),
     (10, MUST, "a slow response", {"delay_ms": 2000, "first": 1}, "Kafka documentation: request.timeout.ms"),
+    (35, SHOULD, "REPLICA_NOT_AVAILABLE", {"error": "REPLICA_NOT_AVAILABLE", "first": 1}, RETRIABLE),
 )
 for index, level, what, effect, source in THROUGH:
     SECTION.client(level, index, f"A consumer reads all records once and in order through {what}.", source)(partial(_read, **effect))
@@ -53,7 +54,7 @@ for index, level, what, effect, source in THROUGH:
 @SECTION.client(SHOULD, 11, "After NOT_LEADER_OR_FOLLOWER a consumer asks for Metadata before it fetches again.", "Kafka protocol guide")
 async def _(lab: ClientLab) -> None:
     await _read(lab, error="NOT_LEADER_OR_FOLLOWER", first=1)
-    failed = with_error(lab.requests("Fetch"), "NOT_LEADER_OR_FOLLOWER")[0]
+    failed = refused(lab.requests("Fetch"), "NOT_LEADER_OR_FOLLOWER")
     later = after(lab.requests(), failed, "Metadata", "Fetch")
     naming = [each.api for each in later if each.api == "Metadata" or _asks_for(each)]
     expect(naming[:1] == ["Metadata"], "the partition was fetched again before a request of Metadata")
@@ -80,13 +81,12 @@ async def _session(lab: ClientLab, error: str) -> None:
     await lab.write_numbers(0, COUNT)
     program = await lab.begin_client("consume")
     await lab.consumed(program, COUNT)
-    has_session = any(_has_session(each) for each in lab.requests("Fetch"))
-    fault = lab.fault(api="Fetch", error=error, first=1, may_miss=not has_session)
+    if not any(_has_session(each) for each in lab.requests("Fetch")):
+        raise Absent("the client has no fetch sessions")
+    await lab.met(lab.fault(api="Fetch", error=error, first=1), program)
     await lab.write("more")
     await lab.consumed(program, COUNT + 1)
-    if has_session:
-        await fault.wait()
-        await lab.until(lambda: _follow(lab, error), program)
+    await lab.until(lambda: _follow(lab, error), program)
     await lab.write(END)
     await lab.finish(program)
     for wanted in _follow(lab, error):
@@ -100,7 +100,8 @@ def _follow(lab: ClientLab, error: str) -> list[Request]:
 
 
 def _has_session(fetch: Request) -> bool:
-    return fetch.version >= 7 and fetch.request.session_id != 0
+    """Whether the request begins a session or belongs to one."""
+    return fetch.version >= 7 and fetch.request.session_epoch >= 0
 
 
 for index, error in enumerate(("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"), 13):
@@ -194,7 +195,7 @@ async def _(lab: ClientLab) -> None:
     program = await lab.begin_client("consume")
     await lab.consumed(program, COUNT)
     fault = lab.fault(api="Fetch", topic=lab.topic, throttle_time_ms=1500, first=1)
-    await fault.wait()
+    await lab.met(fault, program)
     await lab.write(END)
     await lab.finish(program)
     at = fault.last[0].correlation_id  # type: ignore[union-attr]
@@ -317,7 +318,7 @@ async def _(lab: ClientLab) -> None:
     program = await lab.begin_client("consume")
     await lab.consumed(program, COUNT)
     with lab.fault(api="Fetch", topic=lab.topic, error="NOT_LEADER_OR_FOLLOWER") as fault:
-        await fault.wait()
+        await lab.met(fault, program)
         await lab.pause(1500, program)
     await lab.write(END)
     await lab.finish(program)
@@ -358,10 +359,3 @@ async def _(lab: ClientLab) -> None:
     expect([each.offset for each in program.told] == [3], f"the client found {[each.offset for each in program.told]}, not offset 3")
     asked = [part.timestamp for each in lab.requests("ListOffsets") for topic in each.request.topics for part in topic.partitions]
     expect(1_600_000_002_500 in asked, f"ListOffsets has the timestamps {asked}")
-
-
-async def _ahead(lab: ClientLab) -> None:
-    await _read(lab, error="REPLICA_NOT_AVAILABLE", first=1)
-
-
-SECTION.client(SHOULD, 35, "A consumer reads all records once and in order through REPLICA_NOT_AVAILABLE.", RETRIABLE)(_ahead)

@@ -8,7 +8,7 @@ from typing import Any
 from klamm.conform.case import Level, expect
 from klamm.conform.clients.client_lab import END, ClientLab, expect_numbers
 from klamm.conform.clients.client_section import ClientSection
-from klamm.conform.clients.judge import after, decoded, expect_at_most, expect_between, with_error
+from klamm.conform.clients.judge import after, decoded, expect_at_most, expect_between, refused, with_error
 from klamm.conform.clients.program import Program
 from klamm.conform.sections.groups import committed
 
@@ -40,7 +40,7 @@ async def _ended(lab: ClientLab, program: Program) -> None:
 async def _through(lab: ClientLab, **fault: Any) -> None:
     """Let a member meet a fault in the middle; then it must be a member again, and read the rest."""
     program = await _member(lab)
-    await lab.fault(**{"first": 1} | fault).wait()
+    await lab.met(lab.fault(**{"first": 1} | fault), program)
     await _ended(lab, program)
 
 
@@ -74,7 +74,7 @@ async def _(lab: ClientLab) -> None:
 
 async def _rejoins(lab: ClientLab, error: str, keeps_id: bool | None) -> None:
     await _through(lab, api="Heartbeat", group=lab.group, error=error)
-    failed = with_error(lab.requests("Heartbeat"), error)[0]
+    failed = refused(lab.requests("Heartbeat"), error)
     follow = after(lab.requests("JoinGroup"), failed)
     expect(follow, f"there is no JoinGroup after {error}")
     if keeps_id is not None:
@@ -89,7 +89,7 @@ async def _(lab: ClientLab) -> None:
     await lab.cluster.rebalance(lab.group)
     await lab.until(lambda: after(lab.requests("JoinGroup"), before), program)
     await _ended(lab, program)
-    failed = with_error(lab.requests("Heartbeat"), "REBALANCE_IN_PROGRESS")[0]
+    failed = refused(lab.requests("Heartbeat", "OffsetCommit"), "REBALANCE_IN_PROGRESS")
     follow = after(lab.requests("JoinGroup"), failed)[0]
     expect(follow.request.member_id == failed.request.member_id, f"the next JoinGroup has member id {follow.request.member_id!r}")
 
@@ -112,9 +112,9 @@ async def _looks_again(lab: ClientLab, api: str, error: str) -> None:
     program = await _member(lab)
     fault = lab.fault(api=api, group=lab.group, error=error, first=1)
     if api == "Heartbeat":
-        await fault.wait()
+        await lab.met(fault, program)
     await _ended(lab, program)
-    failed = with_error(lab.requests(api), error)[0]
+    failed = refused(lab.requests(api), error)
     expect(after(lab.requests("FindCoordinator"), failed), f"there is no FindCoordinator after {error}")
 
 
@@ -251,9 +251,9 @@ async def _(lab: ClientLab) -> None:
     names = {each.request.group_instance_id for each in lab.requests("JoinGroup") if each.version >= 5}
     expect(names == {"one"}, f"JoinGroup has group instance id {names or 'none'}")
     fault = lab.fault(api="Heartbeat", group=lab.group, error="FENCED_INSTANCE_ID")
-    await fault.wait()
+    await lab.met(fault, program)
     await lab.until(lambda: with_error(lab.requests("Heartbeat"), "FENCED_INSTANCE_ID"))
-    failed = with_error(lab.requests("Heartbeat"), "FENCED_INSTANCE_ID")[0]
+    failed = refused(lab.requests("Heartbeat"), "FENCED_INSTANCE_ID")
     await lab.pause(1500, program)
     expect(not after(lab.requests("JoinGroup"), failed), "the fenced member joined again")
 
@@ -286,7 +286,7 @@ async def _(lab: ClientLab) -> None:
     await lab.create()
     fault = lab.fault(api="JoinGroup", error="GROUP_AUTHORIZATION_FAILED")
     program = await lab.begin_client("group")
-    await fault.wait()
+    await lab.met(fault, program)
     await lab.pause(2000, program)
     expect_at_most(lab.requests("JoinGroup"), 25, 1000)
 
@@ -338,10 +338,6 @@ async def _(lab: ClientLab) -> None:
     await lab.cluster.add_partitions(lab.topic, 2)
     await lab.write("new", partition=1)
     await lab.until(lambda: "new" in program.values, program)
-    await _ended_of_two(lab, program)
-
-
-async def _ended_of_two(lab: ClientLab, program: Program) -> None:
     await lab.write(END)
     await lab.finish(program)
 

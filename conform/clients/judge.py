@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from klamm.conform.case import Broken, expect
+from klamm.conform.case import Absent, Broken, expect
 from klamm.conform.connection import KEYS
 from klamm.protocol.records.batch import BatchHeader, each_header
 from klamm.protocol.records.record import read_records
@@ -80,6 +80,13 @@ def after(requests: Sequence[Request], first: Request, *apis: str) -> list[Reque
 def with_error(requests: Iterable[Request], error: str) -> list[Request]:
     """Those whose response has this error first."""
     return [each for each in requests if each.error == error]
+
+
+def refused(requests: Iterable[Request], error: str) -> Request:
+    """The first of them whose response has this error first. Raises Absent."""
+    for each in with_error(requests, error):
+        return each
+    raise Absent(f"the client sent no request that {error} can be a response to")
 
 
 def expect_between(requests: Sequence[Request], first: str, middle: str, last: str, error: str) -> None:

@@ -99,7 +99,7 @@ async def _(lab: ClientLab) -> None:
     fault = lab.fault(api="ApiVersions", broker=2, close="before")
     _, host, port = lab.cluster.addresses[0]
     program = await lab.begin_client("produce", RECORDS=5, BOOTSTRAP=f"{host}:{port}")
-    await fault.wait(timeout_s=20)
+    await lab.met(fault, program)
     await lab.pause(2000, program)
     fault.remove()
     await lab.finish(program)

@@ -238,7 +238,7 @@ async def _(lab: ClientLab) -> None:
     await lab.create()
     fault = lab.fault(api="Produce", topic=lab.topic, error="NOT_ENOUGH_REPLICAS")
     program = await lab.begin_client("produce", RECORDS=1)
-    await fault.wait()
+    await lab.met(fault, program)
     begun = lab.requests("Produce")[0]
     await lab.pause(1500, program)
     fault.remove()

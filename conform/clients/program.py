@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 SHOWN_BYTES = 4000
 """How much of the end of its output is kept."""
 LONGEST_LINE = 1 << 23
+MOST_TOLD_BYTES = 1 << 26
+"""How much of its lines about records is read; a client that goes on after that tells of nothing more."""
 NOT_SUPPORTED = 127
 
 
@@ -30,6 +32,7 @@ class Program:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.told: list[Told] = []
+        self._told_bytes = 0
         self._output = bytearray()
         self._readers = [asyncio.ensure_future(self._read(stream)) for stream in (process.stdout, process.stderr)]
 
@@ -62,13 +65,14 @@ class Program:
 
     def _take(self, line: bytes) -> bool:
         """Whether the line is a record that the client tells of."""
-        if not line.startswith(b"{"):
+        if not line.startswith(b"{") or self._told_bytes > MOST_TOLD_BYTES:
             return False
         try:
             row: Any = json.loads(line)
             self.told.append(Told(int(row["partition"]), int(row["offset"]), str(row["value"])))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # an infinite number, or a very deep list
             return False
+        self._told_bytes += len(line)
         return True
 
     @property
@@ -92,6 +96,8 @@ class Program:
         return code
 
     def kill(self) -> None:
-        """Kill its process group."""
+        """Kill its process group: children may be left of a client that has ended."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        for reader in self._readers:  # a child in another session may hold the pipes open
+            reader.cancel()

@@ -16,12 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 from klamm.cli.tools.conform import command
-from klamm.conform.case import Broken, Level, Outcome, Result
+from klamm.conform.case import Absent, Broken, Exchange, Level, Outcome, Result
 from klamm.conform.clients.catalogue import SECTIONS
 from klamm.conform.clients.client_lab import ClientLab, expect_numbers
 from klamm.conform.clients.client_section import ClientSection
-from klamm.conform.clients.judge import SentBatch, expect_sequences
+from klamm.conform.clients.judge import SentBatch, expect_sequences, refused
+from klamm.conform.clients.program import Program
 from klamm.conform.lab import batch
+from klamm.conform.reports import request_text, response_text
 from klamm.conform.runner import chosen, run
 from klamm.protocol.records.batch import read_header
 from klamm.tests.harness.names import unique_name
@@ -75,6 +77,56 @@ def test_a_client_that_does_not_end_is_killed_with_its_children(zookeeper: str, 
     assert not Path(f"/proc/{child}").exists() or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
 
 
+def test_a_child_of_a_client_that_has_ended_is_killed(zookeeper: str, tmp_path: Path) -> None:
+    (outcome,) = outcomes_of(f"sleep 1000 & echo $! > {tmp_path}/child; exit 1", (), zookeeper, one(produces), limit_s=5)
+    assert outcome.reason == "the client ended with exit code 1"
+    child = int((tmp_path / "child").read_text())
+    assert not Path(f"/proc/{child}").exists() or Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
+
+
+def test_the_start_of_the_cluster_does_not_count_for_the_limit_of_a_case(zookeeper: str) -> None:
+    async def steer(lab: ClientLab) -> None:
+        raise Broken("it began")
+
+    section = ClientSection(1, "x", "a section")
+    section.client(Level.MUST, 1, "A sentence.", "a source", brokers=1)(steer)
+    (outcome,) = outcomes_of("true", (), zookeeper, (section,), limit_s=0.01)
+    assert outcome.reason == "it began"
+
+
+def test_a_cluster_that_cannot_be_made_is_no_failure_of_the_client(zookeeper: str) -> None:
+    section = ClientSection(1, "x", "a section")
+    section.client(Level.MUST, 1, "A sentence.", "a source", brokers=-1)(produces)
+    (outcome,) = outcomes_of("true", (), zookeeper, (section,))
+    assert outcome.result is Result.MISSING and outcome.reason.startswith("the cluster of the suite cannot be started")
+
+
+def test_lines_that_are_no_records_are_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def of(*lines: str) -> Program:
+        done = await Program.start("cat >&1 <<'E'\n" + "\n".join(lines) + "\nE", {})
+        assert await done.wait() == 0
+        return done
+
+    record, deep = '{"partition": 0, "offset": 1, "value": "a.."}', '{"value": ' + "[" * 100_000
+    told = asyncio.run(of('{"partition": Infinity, "offset": 0, "value": ""}', deep, record))
+    assert told.values == ["a"]
+    monkeypatch.setattr("klamm.conform.clients.program.MOST_TOLD_BYTES", 3 * len(record))
+    assert len(asyncio.run(of(*[record] * 10)).told) == 3
+
+
+def test_frames_of_versions_and_apis_that_nobody_has_are_shown() -> None:
+    for name, key in (("ApiVersions", 18), ("API 999", 999)):
+        frame = b"\0\0\0\x0a" + key.to_bytes(2, "big") + b"\0\x63\0\0\0\1\xff\xff"
+        for response in (None, b"\0\0\0\1\0\x23\0\0\0\0"):
+            exchange = Exchange(name, 99, frame, response)
+            assert request_text(exchange) and response_text(exchange)
+
+
+def test_a_command_that_no_shell_finds_is_no_success() -> None:
+    done = CliRunner().invoke(command, ["--client", "no-such-command", "admin/7.9"], standalone_mode=False)
+    assert done.return_value == 2 and "no case was decided" in done.stderr
+
+
 def test_a_case_has_its_task_in_the_environment(zookeeper: str) -> None:
     (outcome,) = outcomes_of("env >&2; exit 1", (), zookeeper, one(produces))
     shown = dict(line.partition("=")[::2] for line in outcome.output.splitlines())
@@ -123,6 +175,11 @@ def test_numbers_of_a_log(values: list[str], reason: str | None) -> None:
         with pytest.raises(Broken) as broken:
             expect_numbers(values, 3, "the log")
         assert str(broken.value) == reason
+
+
+def test_a_request_that_no_client_sent_leaves_a_case_undecided() -> None:
+    with pytest.raises(Absent, match="no request that PRODUCER_FENCED can be a response to"):
+        refused([], "PRODUCER_FENCED")
 
 
 def test_librdkafka_passes_some_cases(zookeeper: str) -> None:
