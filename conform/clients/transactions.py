@@ -124,9 +124,10 @@ async def _fenced(lab: ClientLab, **fault: Any) -> None:
     lab.fault(**fault)
     await _run(lab, may_fail=True)
     failed = refused(lab.requests(fault["api"]), fault["error"])
-    fenced = (failed.request.producer_id, failed.request.producer_epoch)
+    begun = [each.response for each in lab.requests("InitProducerId") if each.number < failed.number and each.response is not None]
+    fenced = {(each.producer_id, each.producer_epoch) for each in begun}
     expect(not any(each.request.committed for each in after(lab.requests("EndTxn"), failed)), "the fenced producer commits")
-    late = [each for each in lab.sent() if each.request.number > failed.number and each.producer == fenced]
+    late = [each for each in lab.sent() if each.request.number > failed.number and each.producer in fenced]
     expect(not late, "the fenced producer sends records")
 
 
