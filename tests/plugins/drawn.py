@@ -25,9 +25,10 @@ SEEDED = frozenset({"tests/controller", "tests/journal"})
 DRAWN = SEEDED | {
     f"tests/{folder}"
     for folder in (
-        "admin", "blacklist", "chaos", "cli", "clients", "cluster", "conform", "control", "distributions", "docs", "duel", "groups", "histories",
-        "images", "logs_on_disk", "mixed", "moves", "pipeline", "pipeline/injected", "pipeline/real_clusters", "pipeline/spark", "proxy", "quotas",
-        "reference", "registered", "security", "server/net", "server/replication", "testing", "tools", "transactions", "versions",
+        "admin", "blacklist", "chaos", "cli", "clients", "cluster", "conform", "control", "distributions", "docs", "duel", "groups",
+        "histories", "images", "logs_on_disk", "mixed", "moves", "pipeline", "pipeline/injected", "pipeline/real_clusters",
+        "pipeline/spark", "proxy", "quotas", "reference", "registered", "security", "server/net", "server/replication", "testing",
+        "tools", "transactions", "versions",
     )
 }
 """Folders whose long tests run processes or Spark or measure real time, or repeat with all of a list what a short one shows with some; and
