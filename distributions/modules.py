@@ -62,6 +62,8 @@ def _first_line(schema: JsonObject) -> str:
 
 # --- TypeScript
 
+_LISTED = {"FaultBody": "FAULT_FIELDS", "EffectBody": "EFFECT_FIELDS"}
+"""Bodies whose fields the module for Node needs as a list: its `fault` takes them in one object."""
 _IN_TYPESCRIPT = {"integer": "number", "number": "number", "string": "string", "boolean": "boolean", "null": "null"}
 
 
@@ -99,6 +101,9 @@ def typescript(described: JsonObject) -> str:
         needed = schema["required"]
         lines += [f"  {key}{'' if key in needed else '?'}: {_typescript(of)}" for key, of in schema["properties"].items()]
         lines += ["}", ""]
+        if name in _LISTED:
+            listed = ", ".join(f"'{key}'" for key in schema["properties"])
+            lines += [f"export const {_LISTED[name]}: ReadonlyArray<string> = [{listed}]", ""]
     lines += ["/** One method for each operation of the control API. */", "export abstract class Operations {"]
     sender = "method: string, path: string, query?: Record<string, Value | undefined>, body?: object"
     lines += [f"  protected abstract send ({sender}): Promise<Shown>"]
@@ -148,7 +153,8 @@ def _go(schema: JsonObject, is_needed: bool) -> str:
         case "string":
             return "string"
         case str(kind):
-            return _IN_GO[kind] if is_needed or kind == "boolean" else f"*{_IN_GO[kind]}"
+            is_left_out = kind == "boolean" and not schema.get("default")  # as false is what the API takes for it
+            return _IN_GO[kind] if is_needed or is_left_out else f"*{_IN_GO[kind]}"
     return "any"
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from klamm.control.json_object import JsonObject
 from klamm.control.verbs.routes import NUMBERS, ROUTES, Route
+from klamm.control.verbs.table import TABLE, operation_id
 
 _TYPES = {int: "integer", str: "string", bool: "boolean"}
 
@@ -16,8 +17,8 @@ def openapi() -> JsonObject:
     _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schemas["Error"] = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
     paths: JsonObject = {}
-    for route in ROUTES:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    for (verb, place), route in zip(TABLE.items(), ROUTES, strict=True):
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(operation_id(verb, place), route)
     events = "Events as they happen, as server-sent events"
     paths["/events"] = {"get": {"operationId": "getEvents", "summary": events, "responses": {"200": {"description": "events"}}}}
     return {
@@ -28,27 +29,7 @@ def openapi() -> JsonObject:
     }
 
 
-_VERBS = {"GET": "get", "POST": "create", "PUT": "set", "DELETE": "delete"}
-
-
-def operation_id(method: str, path: str) -> str:
-    """The name of a route's function in a generated client: getHolds, createHold, getHold, releaseHold, moveController."""
-    parts = path.strip("/").split("/")
-    nouns = [
-        part.removesuffix("s") if following.startswith("{") else part
-        for part, following in zip(parts, [*parts[1:], ""], strict=True) if not part.startswith("{")
-    ]
-    if method == "POST" and len(nouns) > 1:
-        verb = nouns.pop()
-    elif method == "POST" and len(parts) == 1 and not nouns[0].endswith("s"):
-        return nouns[0]
-    else:
-        verb = _VERBS[method]
-        nouns[-1] = nouns[-1].removesuffix("s") if method == "POST" else nouns[-1]
-    return "".join(word.capitalize() if number else word for number, word in enumerate("-".join([verb, *nouns]).split("-")))
-
-
-def _operation(route: Route) -> JsonObject:
+def _operation(name: str, route: Route) -> JsonObject:
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "integer" if name in NUMBERS else "string"}}
         for name in route.names
@@ -56,7 +37,7 @@ def _operation(route: Route) -> JsonObject:
     in_query = [{"name": name, "in": "query", "schema": {"type": _TYPES[kind]}} for name, kind in route.query.items()]
     error = {"description": "what is wrong", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     described: JsonObject = {
-        "operationId": operation_id(route.method, route.path),
+        "operationId": name,
         "summary": route.summary,
         "parameters": [*in_path, *in_query],
         "responses": {"200": {"description": "done", "content": {"application/json": {"schema": {"type": "object"}}}}, "4XX": error},

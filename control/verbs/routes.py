@@ -24,7 +24,7 @@ class Route:
     """One route."""
 
     def __init__(self, place: Place, verb: Verb) -> None:
-        self.method, self.path, self.summary, self.processes = place
+        self.method, self.path, self.summary, self.processes, _ = place
         self.act = verb
         """(control, names of the path and query parameters by name, body)"""
         self.names = [part[1:-1] for part in self.path.split("/") if part.startswith("{")]

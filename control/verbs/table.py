@@ -18,10 +18,20 @@ class Place(NamedTuple):
     summary: str
     processes: str = ""
     """What is different if each broker has a process of its own."""
+    function: str = ""
+    """What clients in other languages call it, if not `operation_id` of the verb."""
 
 
 _LOST = "What a process counted after it was last looked at is lost when it is killed from outside."
 _CLOCKS = "Brokers learn of it one after the other: their clocks can differ by some milliseconds, which add up."
+
+
+def operation_id(verb: str, place: Place) -> str:
+    """The name of a verb's function in other languages: addPartitions, getTopics, moveController."""
+    first, *others = verb.split("_")
+    name = first + "".join({"zookeeper": "ZooKeeper"}.get(word, word.capitalize()) for word in others)
+    return place.function or (f"get{name[0].upper()}{name[1:]}" if place.method == "GET" else name)
+
 
 TABLE: Mapping[str, Place] = {
     "phases": Place("GET", "/phases", "List all phases, with their fields"),
@@ -30,12 +40,13 @@ TABLE: Mapping[str, Place] = {
         "POST", "/holds", "Hold phases from now on",
         "`count` is exact if one broker is held at a time: a broker learns of it a moment later. `nth` counts in each broker "
         "for itself.",
+        function="addHold",
     ),
-    "hold_state": Place("GET", "/holds/{number}", "A hold; wait=reached waits until it holds something"),
-    "release": Place("POST", "/holds/{number}/release", "End a hold; what it holds goes on"),
-    "step": Place("POST", "/holds/{number}/step", "Let the first that is held go on"),
-    "fail": Place("POST", "/holds/{number}/fail", "Let the first that is held fail"),
-    "crash": Place("POST", "/holds/{number}/crash", "Kill the broker that is held first"),
+    "hold_state": Place("GET", "/holds/{number}", "A hold; wait=reached waits until it holds something", function="getHold"),
+    "release": Place("POST", "/holds/{number}/release", "End a hold; what it holds goes on", function="releaseHold"),
+    "step": Place("POST", "/holds/{number}/step", "Let the first that is held go on", function="stepHold"),
+    "fail": Place("POST", "/holds/{number}/fail", "Let the first that is held fail", function="failHold"),
+    "crash": Place("POST", "/holds/{number}/crash", "Kill the broker that is held first", function="crashHold"),
     "delete_holds": Place("DELETE", "/holds", "End all holds"),
     "delete_hold": Place("DELETE", "/holds/{number}", "End a hold"),
     "faults": Place("GET", "/faults", "List all faults", _LOST),
@@ -72,7 +83,7 @@ TABLE: Mapping[str, Place] = {
     "groups": Place("GET", "/groups", "List all groups"),
     "group": Place("GET", "/groups/{name}", "A group"),
     "expire_members": Place("POST", "/groups/{name}/expire", "Let the session of a member, or of all, be over"),
-    "rebalance": Place("POST", "/groups/{name}/rebalance", "Let a group rebalance"),
+    "rebalance": Place("POST", "/groups/{name}/rebalance", "Let a group rebalance", function="rebalanceGroup"),
     "transactions": Place("GET", "/transactions", "List all transactional ids"),
     "transaction": Place("GET", "/transactions/{name}", "A transactional id"),
     "expire_transaction": Place(
@@ -86,9 +97,10 @@ TABLE: Mapping[str, Place] = {
     "release_recovery": Place("POST", "/recovering/release", "Release leaders that wait in recovery: all, of a topic, or of a partition"),
     "configs_processed": Place(
         "GET", "/configs/processed", "Wait until all brokers have processed the last changes of configs, users, quotas and ACLs",
+        function="waitForConfigs",
     ),
     "add_link": Place("POST", "/links", "Cut or slow what brokers send each other, as faults"),
-    "clock_state": Place("GET", "/clock", "The time of the brokers"),
+    "clock_state": Place("GET", "/clock", "The time of the brokers", function="getClock"),
     "advance_clock": Place("POST", "/clock/advance", "Let time pass at once, or in steps so that those who are alive can show it"),
     "freeze_clock": Place("POST", "/clock/freeze", "Let time pass only by advance", _CLOCKS),
     "resume_clock": Place("POST", "/clock/resume", "Let real time pass again", _CLOCKS),

@@ -131,7 +131,7 @@ func (c *Cluster) Fault(ctx context.Context, filter FilterBody, effect EffectBod
 	if first > 0 {
 		body.First = &first
 	}
-	added, err := c.Control.CreateFault(ctx, body)
+	added, err := c.Control.AddFault(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ type Hold struct {
 
 // Hold holds a phase of docs/phases.md from now on.
 func (c *Cluster) Hold(ctx context.Context, body HoldBody) (*Hold, error) {
-	made, err := c.Control.CreateHold(ctx, body)
+	made, err := c.Control.AddHold(ctx, body)
 	if err != nil {
 		return nil, err
 	}

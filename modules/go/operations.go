@@ -143,7 +143,7 @@ type LinkBody struct {
 	ToBroker   int64  `json:"to_broker"`
 	Cut        bool   `json:"cut,omitempty"`
 	DelayMs    *int64 `json:"delay_ms,omitempty"`
-	Both       bool   `json:"both,omitempty"`
+	Both       *bool  `json:"both,omitempty"`
 }
 
 // AdvanceBody: A time in milliseconds. With `step_ms` it passes in steps; between them all that are alive are heard (`control/heartbeats.py`).
@@ -162,8 +162,8 @@ func (c *Control) GetHolds(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/holds", nil, nil)
 }
 
-// CreateHold: Hold phases from now on.
-func (c *Control) CreateHold(ctx context.Context, body HoldBody) (Shown, error) {
+// AddHold: Hold phases from now on.
+func (c *Control) AddHold(ctx context.Context, body HoldBody) (Shown, error) {
 	return c.send(ctx, "POST", "/holds", nil, body)
 }
 
@@ -213,8 +213,8 @@ func (c *Control) GetFaults(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/faults", nil, nil)
 }
 
-// CreateFault: Add a fault.
-func (c *Control) CreateFault(ctx context.Context, body FaultBody) (Shown, error) {
+// AddFault: Add a fault.
+func (c *Control) AddFault(ctx context.Context, body FaultBody) (Shown, error) {
 	return c.send(ctx, "POST", "/faults", nil, body)
 }
 
@@ -262,8 +262,8 @@ func (c *Control) GetBrokers(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/brokers", nil, nil)
 }
 
-// CreateBroker: Start one more broker.
-func (c *Control) CreateBroker(ctx context.Context, body NewBrokerBody) (Shown, error) {
+// AddBroker: Start one more broker.
+func (c *Control) AddBroker(ctx context.Context, body NewBrokerBody) (Shown, error) {
 	return c.send(ctx, "POST", "/brokers", nil, body)
 }
 
@@ -342,8 +342,8 @@ func (c *Control) GetTopic(ctx context.Context, name string) (Shown, error) {
 	return c.send(ctx, "GET", fmt.Sprintf("/topics/%s", url.PathEscape(name)), nil, nil)
 }
 
-// PartitionsTopic: Let a topic have more partitions.
-func (c *Control) PartitionsTopic(ctx context.Context, name string, body PartitionsBody) (Shown, error) {
+// AddPartitions: Let a topic have more partitions.
+func (c *Control) AddPartitions(ctx context.Context, name string, body PartitionsBody) (Shown, error) {
 	return c.send(ctx, "POST", fmt.Sprintf("/topics/%s/partitions", url.PathEscape(name)), nil, body)
 }
 
@@ -357,8 +357,8 @@ func (c *Control) GetGroup(ctx context.Context, name string) (Shown, error) {
 	return c.send(ctx, "GET", fmt.Sprintf("/groups/%s", url.PathEscape(name)), nil, nil)
 }
 
-// ExpireGroup: Let the session of a member, or of all, be over.
-func (c *Control) ExpireGroup(ctx context.Context, name string, body MemberBody) (Shown, error) {
+// ExpireMembers: Let the session of a member, or of all, be over.
+func (c *Control) ExpireMembers(ctx context.Context, name string, body MemberBody) (Shown, error) {
 	return c.send(ctx, "POST", fmt.Sprintf("/groups/%s/expire", url.PathEscape(name)), nil, body)
 }
 
@@ -382,23 +382,23 @@ func (c *Control) ExpireTransaction(ctx context.Context, name string) (Shown, er
 	return c.send(ctx, "POST", fmt.Sprintf("/transactions/%s/expire", url.PathEscape(name)), nil, nil)
 }
 
-// ExpireZookeeper: End the ZooKeeper session of a broker.
-func (c *Control) ExpireZookeeper(ctx context.Context, body BrokerBody) (Shown, error) {
+// ExpireSession: End the ZooKeeper session of a broker.
+func (c *Control) ExpireSession(ctx context.Context, body BrokerBody) (Shown, error) {
 	return c.send(ctx, "POST", "/zookeeper/expire", nil, body)
 }
 
-// CutZookeeper: Let a broker lose its connection to ZooKeeper until it is restored.
-func (c *Control) CutZookeeper(ctx context.Context, body BrokerBody) (Shown, error) {
+// CutZooKeeper: Let a broker lose its connection to ZooKeeper until it is restored.
+func (c *Control) CutZooKeeper(ctx context.Context, body BrokerBody) (Shown, error) {
 	return c.send(ctx, "POST", "/zookeeper/cut", nil, body)
 }
 
-// RestoreZookeeper: Let a broker connect to ZooKeeper again.
-func (c *Control) RestoreZookeeper(ctx context.Context, body BrokerBody) (Shown, error) {
+// RestoreZooKeeper: Let a broker connect to ZooKeeper again.
+func (c *Control) RestoreZooKeeper(ctx context.Context, body BrokerBody) (Shown, error) {
 	return c.send(ctx, "POST", "/zookeeper/restore", nil, body)
 }
 
-// DelayZookeeper: Let requests of a broker to ZooKeeper wait.
-func (c *Control) DelayZookeeper(ctx context.Context, body ZooKeeperDelayBody) (Shown, error) {
+// DelayZooKeeper: Let requests of a broker to ZooKeeper wait.
+func (c *Control) DelayZooKeeper(ctx context.Context, body ZooKeeperDelayBody) (Shown, error) {
 	return c.send(ctx, "POST", "/zookeeper/delay", nil, body)
 }
 
@@ -407,23 +407,23 @@ func (c *Control) GetRecovering(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/recovering", nil, nil)
 }
 
-// ReleaseRecovering: Release leaders that wait in recovery: all, of a topic, or of a partition.
-func (c *Control) ReleaseRecovering(ctx context.Context, body RecoveryBody) (Shown, error) {
+// ReleaseRecovery: Release leaders that wait in recovery: all, of a topic, or of a partition.
+func (c *Control) ReleaseRecovery(ctx context.Context, body RecoveryBody) (Shown, error) {
 	return c.send(ctx, "POST", "/recovering/release", nil, body)
 }
 
-// GetConfigsProcessedQuery: the optional parameters of GetConfigsProcessed
-type GetConfigsProcessedQuery struct {
+// WaitForConfigsQuery: the optional parameters of WaitForConfigs
+type WaitForConfigsQuery struct {
 	TimeoutMs *int64 `json:"timeout_ms,omitempty"`
 }
 
-// GetConfigsProcessed: Wait until all brokers have processed the last changes of configs, users, quotas and ACLs.
-func (c *Control) GetConfigsProcessed(ctx context.Context, query GetConfigsProcessedQuery) (Shown, error) {
+// WaitForConfigs: Wait until all brokers have processed the last changes of configs, users, quotas and ACLs.
+func (c *Control) WaitForConfigs(ctx context.Context, query WaitForConfigsQuery) (Shown, error) {
 	return c.send(ctx, "GET", "/configs/processed", query, nil)
 }
 
-// CreateLink: Cut or slow what brokers send each other, as faults.
-func (c *Control) CreateLink(ctx context.Context, body LinkBody) (Shown, error) {
+// AddLink: Cut or slow what brokers send each other, as faults.
+func (c *Control) AddLink(ctx context.Context, body LinkBody) (Shown, error) {
 	return c.send(ctx, "POST", "/links", nil, body)
 }
 

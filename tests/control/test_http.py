@@ -176,7 +176,7 @@ def test_the_description_has_every_route_and_body() -> None:
     assert found == {(route.method, route.path) for route in ROUTES} | {("GET", "/events")}
     ids = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
     assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-z][A-Za-z]+", each) for each in ids)
-    assert {"getHolds", "createHold", "getHold", "releaseHold", "deleteHolds", "deleteHold", "moveController", "createFault"} <= set(ids)
+    assert {"addHold", "getHold", "releaseHold", "addPartitions", "expireSession", "cutZooKeeper", "waitForConfigs"} <= set(ids)
     for route in ROUTES:
         if route.body is not None:
             fields = set(described["components"]["schemas"][route.body.__name__]["properties"])

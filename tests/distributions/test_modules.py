@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,3 +59,8 @@ def test_the_module_for_go(module: Path) -> None:
 def test_the_module_for_the_jvm(module: Path) -> None:
     run("mvn", "-q", "-B", "verify", cwd=module)
     assert (module / "target" / "klamm-0.1.0.jar").exists()
+
+
+def test_what_is_true_unless_it_is_given_can_be_false_in_go() -> None:
+    """A bool that is left out if it is false would never say so: a link could be cut in both directions only."""
+    assert re.search(r"^\tBoth +\*bool +`", FILES["go/operations.go"](openapi()), re.MULTILINE)

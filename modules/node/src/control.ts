@@ -1,5 +1,5 @@
 /** The control API of a cluster, and what tests want of it: faults, holds, waits, and a transcript. */
-import { Operations, type EffectBody, type FaultBody, type FilterBody, type HoldBody, type Shown } from './operations.js'
+import { EFFECT_FIELDS, FAULT_FIELDS, Operations, type EffectBody, type FaultBody, type FilterBody, type HoldBody, type Shown } from './operations.js'
 
 /** The control API refused a request, a wait was over, or nothing answered. The message is one line. */
 export class ControlFailed extends Error {
@@ -10,11 +10,6 @@ export class ControlFailed extends Error {
 export type Fault = FilterBody & EffectBody & Pick<FaultBody, 'first' | 'after' | 'probability' | 'seed'>
 /** Which requests to show: all conditions must hold. `error: 'any'` is any error. */
 export type Requests = NonNullable<Parameters<Operations['getRequests']>[0]>
-
-const EFFECTS = [
-  'error', 'message', 'delay_ms', 'drop', 'close', 'corrupt', 'truncate', 'correlation_id', 'lose_response', 'throttle_time_ms', 'slow_disk_ms',
-]
-const LIMITS = ['first', 'after', 'probability', 'seed']
 
 /** The control API at an address. Each method of `Operations` is one route of it. */
 export class Control extends Operations {
@@ -110,15 +105,15 @@ export class Cluster {
   async fault (fault: Fault): Promise<AddedFault> {
     const parts: Record<'filter' | 'effect' | 'limits', Record<string, unknown>> = { filter: {}, effect: {}, limits: {} }
     for (const [name, value] of Object.entries(fault)) {
-      parts[EFFECTS.includes(name) ? 'effect' : LIMITS.includes(name) ? 'limits' : 'filter'][name] = value
+      parts[EFFECT_FIELDS.includes(name) ? 'effect' : FAULT_FIELDS.includes(name) ? 'limits' : 'filter'][name] = value
     }
-    const added = await this.control.createFault({ ...parts.limits, filter: parts.filter, effect: parts.effect })
+    const added = await this.control.addFault({ ...parts.limits, filter: parts.filter, effect: parts.effect })
     return new AddedFault(this.control, added.id)
   }
 
   /** Hold a phase of docs/phases.md: `hold('ReassignmentCaughtUp', { topic: 'orders' })`. */
   async hold (phase: string, where: Record<string, unknown> = {}, options: Omit<HoldBody, 'phase' | 'where'> = {}): Promise<Hold> {
-    const made = await this.control.createHold({ phase, where, ...options })
+    const made = await this.control.addHold({ phase, where, ...options })
     return new Hold(this.control, made.id)
   }
 
@@ -200,10 +195,10 @@ export class Cluster {
       } catch (error) {
         const transcript = await this.transcript(after).catch(failure => String(failure))
         if (error instanceof Error) error.stack = `${error.stack}\n\nrequests of clients:\n${transcript}`
+        await this.reset().catch(() => {}) // the test's own error says more
         throw error
-      } finally {
-        await this.reset()
       }
+      await this.reset()
     }
   }
 }

@@ -95,7 +95,7 @@ export async function start (options: Options = {}): Promise<StartedCluster> {
     if (line.error !== undefined) throw new Error(`klamm: ${line.error}`)
     return new StartedCluster(line, child, command, journal)
   } catch (error) {
-    child.kill('SIGKILL')
+    if (child.kill('SIGKILL')) await once(child, 'exit') // it writes no more to the journal
     if (journal !== undefined) await rm(journal, { recursive: true, force: true })
     throw error
   }

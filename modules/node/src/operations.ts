@@ -32,6 +32,8 @@ export interface FaultBody {
   seed?: number
 }
 
+export const FAULT_FIELDS: ReadonlyArray<string> = ['filter', 'effect', 'first', 'after', 'probability', 'seed']
+
 /** Which requests a fault is about; what is missing is any. Texts may end with `*`. A slow disk is about operations of logs: `broker`, `topic`, `partition`, `disk` (the operation) and `log_dir` say which. */
 export interface FilterBody {
   api?: string | number | null
@@ -75,6 +77,8 @@ export interface EffectBody {
   unknown_tags?: boolean
   slow_disk_ms?: number | null
 }
+
+export const EFFECT_FIELDS: ReadonlyArray<string> = ['error', 'message', 'delay_ms', 'drop', 'close', 'corrupt', 'truncate', 'correlation_id', 'lose_response', 'throttle_time_ms', 'unknown_tags', 'slow_disk_ms']
 
 /** One more broker, with these configs besides those of all brokers. */
 export interface NewBrokerBody {
@@ -164,7 +168,7 @@ export abstract class Operations {
   }
 
   /** Hold phases from now on. */
-  createHold (body: HoldBody): Promise<Shown> {
+  addHold (body: HoldBody): Promise<Shown> {
     return this.send('POST', '/holds', undefined, body)
   }
 
@@ -209,7 +213,7 @@ export abstract class Operations {
   }
 
   /** Add a fault. */
-  createFault (body: FaultBody): Promise<Shown> {
+  addFault (body: FaultBody): Promise<Shown> {
     return this.send('POST', '/faults', undefined, body)
   }
 
@@ -239,7 +243,7 @@ export abstract class Operations {
   }
 
   /** Start one more broker. */
-  createBroker (body: NewBrokerBody = {}): Promise<Shown> {
+  addBroker (body: NewBrokerBody = {}): Promise<Shown> {
     return this.send('POST', '/brokers', undefined, body)
   }
 
@@ -314,7 +318,7 @@ export abstract class Operations {
   }
 
   /** Let a topic have more partitions. */
-  partitionsTopic (name: string, body: PartitionsBody): Promise<Shown> {
+  addPartitions (name: string, body: PartitionsBody): Promise<Shown> {
     return this.send('POST', `/topics/${encodeURIComponent(name)}/partitions`, undefined, body)
   }
 
@@ -329,7 +333,7 @@ export abstract class Operations {
   }
 
   /** Let the session of a member, or of all, be over. */
-  expireGroup (name: string, body: MemberBody = {}): Promise<Shown> {
+  expireMembers (name: string, body: MemberBody = {}): Promise<Shown> {
     return this.send('POST', `/groups/${encodeURIComponent(name)}/expire`, undefined, body)
   }
 
@@ -354,22 +358,22 @@ export abstract class Operations {
   }
 
   /** End the ZooKeeper session of a broker. */
-  expireZookeeper (body: BrokerBody): Promise<Shown> {
+  expireSession (body: BrokerBody): Promise<Shown> {
     return this.send('POST', '/zookeeper/expire', undefined, body)
   }
 
   /** Let a broker lose its connection to ZooKeeper until it is restored. */
-  cutZookeeper (body: BrokerBody): Promise<Shown> {
+  cutZooKeeper (body: BrokerBody): Promise<Shown> {
     return this.send('POST', '/zookeeper/cut', undefined, body)
   }
 
   /** Let a broker connect to ZooKeeper again. */
-  restoreZookeeper (body: BrokerBody): Promise<Shown> {
+  restoreZooKeeper (body: BrokerBody): Promise<Shown> {
     return this.send('POST', '/zookeeper/restore', undefined, body)
   }
 
   /** Let requests of a broker to ZooKeeper wait. */
-  delayZookeeper (body: ZooKeeperDelayBody): Promise<Shown> {
+  delayZooKeeper (body: ZooKeeperDelayBody): Promise<Shown> {
     return this.send('POST', '/zookeeper/delay', undefined, body)
   }
 
@@ -379,17 +383,17 @@ export abstract class Operations {
   }
 
   /** Release leaders that wait in recovery: all, of a topic, or of a partition. */
-  releaseRecovering (body: RecoveryBody = {}): Promise<Shown> {
+  releaseRecovery (body: RecoveryBody = {}): Promise<Shown> {
     return this.send('POST', '/recovering/release', undefined, body)
   }
 
   /** Wait until all brokers have processed the last changes of configs, users, quotas and ACLs. */
-  getConfigsProcessed (query: { timeout_ms?: number } = {}): Promise<Shown> {
+  waitForConfigs (query: { timeout_ms?: number } = {}): Promise<Shown> {
     return this.send('GET', '/configs/processed', query)
   }
 
   /** Cut or slow what brokers send each other, as faults. */
-  createLink (body: LinkBody): Promise<Shown> {
+  addLink (body: LinkBody): Promise<Shown> {
     return this.send('POST', '/links', undefined, body)
   }
 

@@ -440,9 +440,9 @@ public final class Bodies {
         }
     }
 
-    /** The optional parameters of getConfigsProcessed. */
-    public static final class GetConfigsProcessedQuery extends Body {
-        public GetConfigsProcessedQuery timeoutMs(long value) {
+    /** The optional parameters of waitForConfigs. */
+    public static final class WaitForConfigsQuery extends Body {
+        public WaitForConfigsQuery timeoutMs(long value) {
             set("timeout_ms", value);
             return this;
         }

@@ -108,12 +108,12 @@ public class Cluster {
 
     /** Add a fault. */
     public Fault fault(FaultBody body) {
-        return new Fault(control.createFault(body).path("id").asLong());
+        return new Fault(control.addFault(body).path("id").asLong());
     }
 
     /** Hold a phase of docs/phases.md from now on. */
     public Hold hold(HoldBody body) {
-        return new Hold(control.createHold(body).path("id").asLong());
+        return new Hold(control.addHold(body).path("id").asLong());
     }
 
     /** The last requests that brokers have received, with their responses, oldest first. */

@@ -23,7 +23,7 @@ public abstract class Operations {
     }
 
     /** Hold phases from now on. */
-    public JsonNode createHold(HoldBody body) {
+    public JsonNode addHold(HoldBody body) {
         return send("POST", "/holds", null, body);
     }
 
@@ -68,7 +68,7 @@ public abstract class Operations {
     }
 
     /** Add a fault. */
-    public JsonNode createFault(FaultBody body) {
+    public JsonNode addFault(FaultBody body) {
         return send("POST", "/faults", null, body);
     }
 
@@ -98,7 +98,7 @@ public abstract class Operations {
     }
 
     /** Start one more broker. */
-    public JsonNode createBroker(NewBrokerBody body) {
+    public JsonNode addBroker(NewBrokerBody body) {
         return send("POST", "/brokers", null, body);
     }
 
@@ -173,7 +173,7 @@ public abstract class Operations {
     }
 
     /** Let a topic have more partitions. */
-    public JsonNode partitionsTopic(String name, PartitionsBody body) {
+    public JsonNode addPartitions(String name, PartitionsBody body) {
         return send("POST", "/topics/" + escaped(name) + "/partitions", null, body);
     }
 
@@ -188,7 +188,7 @@ public abstract class Operations {
     }
 
     /** Let the session of a member, or of all, be over. */
-    public JsonNode expireGroup(String name, MemberBody body) {
+    public JsonNode expireMembers(String name, MemberBody body) {
         return send("POST", "/groups/" + escaped(name) + "/expire", null, body);
     }
 
@@ -213,22 +213,22 @@ public abstract class Operations {
     }
 
     /** End the ZooKeeper session of a broker. */
-    public JsonNode expireZookeeper(BrokerBody body) {
+    public JsonNode expireSession(BrokerBody body) {
         return send("POST", "/zookeeper/expire", null, body);
     }
 
     /** Let a broker lose its connection to ZooKeeper until it is restored. */
-    public JsonNode cutZookeeper(BrokerBody body) {
+    public JsonNode cutZooKeeper(BrokerBody body) {
         return send("POST", "/zookeeper/cut", null, body);
     }
 
     /** Let a broker connect to ZooKeeper again. */
-    public JsonNode restoreZookeeper(BrokerBody body) {
+    public JsonNode restoreZooKeeper(BrokerBody body) {
         return send("POST", "/zookeeper/restore", null, body);
     }
 
     /** Let requests of a broker to ZooKeeper wait. */
-    public JsonNode delayZookeeper(ZooKeeperDelayBody body) {
+    public JsonNode delayZooKeeper(ZooKeeperDelayBody body) {
         return send("POST", "/zookeeper/delay", null, body);
     }
 
@@ -238,17 +238,17 @@ public abstract class Operations {
     }
 
     /** Release leaders that wait in recovery: all, of a topic, or of a partition. */
-    public JsonNode releaseRecovering(RecoveryBody body) {
+    public JsonNode releaseRecovery(RecoveryBody body) {
         return send("POST", "/recovering/release", null, body);
     }
 
     /** Wait until all brokers have processed the last changes of configs, users, quotas and ACLs. */
-    public JsonNode getConfigsProcessed(GetConfigsProcessedQuery query) {
+    public JsonNode waitForConfigs(WaitForConfigsQuery query) {
         return send("GET", "/configs/processed", query, null);
     }
 
     /** Cut or slow what brokers send each other, as faults. */
-    public JsonNode createLink(LinkBody body) {
+    public JsonNode addLink(LinkBody body) {
         return send("POST", "/links", null, body);
     }
 
