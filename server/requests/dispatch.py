@@ -14,9 +14,9 @@ codec gives. Requests of some APIs that came together are handled together (`Han
 
 If the handler is a plain function, `Dispatcher.begin` returns the response at once, without a task. A handler that has to wait returns a
 coroutine, and so does `begin`. Requests of a connection take effect in their order: behind a coroutine the connection begins no other
-request, unless a `DelayedResponse` says that the request has taken effect (`delayed_response.py`). An unknown exception of a handler is a
-fault: it is logged with its traceback, and the response is UNKNOWN_SERVER_ERROR. A problem with ZooKeeper is logged in one line and has its
-own error code (`server/requests/faults.py`).
+request, unless a `DelayedResponse` says that the request has taken effect (`delayed_response.py`). With an `ApiError` of a handler the
+whole request fails, as in Apache Kafka. An unknown exception is a fault: it is logged with its traceback, and the response is
+UNKNOWN_SERVER_ERROR. A problem with ZooKeeper is logged in one line and has its own error code (`server/requests/faults.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.errors import ApiError, ErrorCode, RemoteProtocolError
 from klamm.protocol.shortcuts.repeated_requests import Shape
 from klamm.protocol.shortcuts.response_frames import encode_frame
 from klamm.server.requests import faults, request_log
@@ -369,13 +369,15 @@ async def _finish_run(ctx: Context, numbers: Sequence[int], responses: Awaitable
 def _fault(ctx: Context, refuse: Refuse, correlation_id: int, request: Any, fault: Exception) -> bytes:
     """The response to a request whose handler raised `fault`. Raises CloseConnection if the API has no such response."""
     ctx.cacheable = False
-    code, name = faults.code_of(fault), messages.APIS[ctx.api_key].name
-    if code is None:
+    code, message, name = faults.code_of(fault), None, messages.APIS[ctx.api_key].name
+    if isinstance(fault, ApiError):
+        code, message = fault.code, fault.message
+    elif code is None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         log.error("unexpected exception in %s version %d from %s", name, ctx.api_version, ctx.peer.host, exc_info=fault)
     else:
         log.warning("%s version %d from %s gets %s: %s", name, ctx.api_version, ctx.peer.host, code.name, fault)
-    frame = _frame(ctx, correlation_id, refuse(request, ctx.api_version, code))
+    frame = _frame(ctx, correlation_id, refuse(request, ctx.api_version, code, message))
     if frame is None:
         raise CloseConnection(f"{name} failed, and its response cannot contain an error")
     return frame

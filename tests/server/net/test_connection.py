@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.framing import FrameReader
 from klamm.server.apis import controlled_shutdown, produce
 from klamm.server.listeners.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
@@ -576,6 +576,33 @@ async def test_fault_is_answered_and_logged(serve: Serve, connect: Connect, capl
     assert await peer.correlation_ids(1) == [2]
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "something is wrong here" in caplog.text
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_an_api_error_of_a_handler_is_the_result_of_the_whole_request(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture, waits: bool
+) -> None:
+    def at_once(ctx: Any, request: Any) -> Any:
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "another broker")
+
+    async def later(ctx: Any, request: Any) -> Any:
+        await asyncio.sleep(0)
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "another broker")
+
+    def refused(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+        told.append(message)
+        return controlled_shutdown.refuse(request, version, code, message)
+
+    told: list[str | None] = []
+    listener = await serve({7: Handler(later if waits else at_once, refused)})
+    peer = await connect(listener.port)
+    with caplog.at_level(logging.WARNING):
+        peer.send(ask_shutdown(1))
+        answer = await peer.answer()
+    assert answer is not None
+    assert messages.decode("ControlledShutdownResponse", 3, answer, 5)[0].error_code == ErrorCode.NOT_CONTROLLER
+    assert told == ["another broker"]
+    assert caplog.records == []
 
 
 async def test_fault_of_a_request_that_wants_no_answer_closes_the_connection(serve: Serve, connect: Connect) -> None:
