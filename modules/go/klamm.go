@@ -20,9 +20,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
+
+// stopTimeout is how long the brokers may take to shut down.
+const stopTimeout = time.Minute
 
 // Options say how a cluster starts.
 type Options struct {
@@ -45,10 +49,9 @@ type Options struct {
 // StartedCluster is a cluster in a process of its own, which ends with this one.
 type StartedCluster struct {
 	*Cluster
-	process *exec.Cmd
-	stdin   io.Closer
 	command string
 	journal string
+	stop    func() error
 }
 
 // Start starts a cluster and returns when it is ready. Its error is the line that says why it cannot start.
@@ -72,10 +75,12 @@ func Start(options Options) (started *StartedCluster, err error) {
 		arguments = append(arguments, "--journal", journal)
 	}
 	process := exec.Command(command, append(arguments, options.Arguments...)...)
+	process.WaitDelay = 5 * time.Second // a child of it may have its stderr
+	wait := sync.OnceValue(process.Wait)
 	defer func() {
 		if err != nil && process.Process != nil {
 			_ = process.Process.Kill()
-			_ = process.Wait()
+			_ = wait()
 		}
 		if err != nil && journal != "" {
 			os.RemoveAll(journal)
@@ -96,8 +101,10 @@ func Start(options Options) (started *StartedCluster, err error) {
 	}
 	lines := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(stdout).ReadString('\n')
+		reader := bufio.NewReader(stdout)
+		line, _ := reader.ReadString('\n')
 		lines <- line
+		_, _ = io.Copy(io.Discard, reader) // a full pipe would stop it
 	}()
 	var line struct {
 		BootstrapServers string `json:"bootstrap_servers"`
@@ -109,8 +116,11 @@ func Start(options Options) (started *StartedCluster, err error) {
 	case text := <-lines:
 		if err = json.Unmarshal([]byte(text), &line); err != nil {
 			_ = process.Process.Kill()
-			_ = process.Wait() // then stderr is complete
-			return nil, errors.New("klamm: " + strings.TrimSpace(failures.String()))
+			ended := wait() // then stderr is complete
+			if text := strings.TrimSpace(failures.String()); text != "" {
+				return nil, errors.New("klamm: " + text)
+			}
+			return nil, fmt.Errorf("klamm: %s has ended, or does not print JSON: %v", command, ended)
 		}
 	case <-time.After(timeout):
 		return nil, fmt.Errorf("klamm: not ready within %v", timeout)
@@ -118,7 +128,15 @@ func Start(options Options) (started *StartedCluster, err error) {
 	if line.Error != "" {
 		return nil, errors.New("klamm: " + line.Error)
 	}
-	return &StartedCluster{Connect(strings.Split(line.BootstrapServers, ","), line.Control, ""), process, stdin, command, journal}, nil
+	cluster := Connect(strings.Split(line.BootstrapServers, ","), line.Control, "")
+	return &StartedCluster{cluster, command, journal, sync.OnceValue(func() error {
+		if journal != "" {
+			defer os.RemoveAll(journal)
+		}
+		stdin.Close()
+		defer time.AfterFunc(stopTimeout, func() { _ = process.Process.Kill() }).Stop()
+		return wait()
+	})}, nil
 }
 
 func (o Options) command() string {
@@ -134,13 +152,9 @@ func (o Options) command() string {
 	return "klamm"
 }
 
-// Stop shuts the brokers down in order.
+// Stop shuts the brokers down in order. Those that do not end within a minute are killed, which is an error. A second call returns the same.
 func (c *StartedCluster) Stop() error {
-	if c.journal != "" {
-		defer os.RemoveAll(c.journal)
-	}
-	c.stdin.Close()
-	return c.process.Wait()
+	return c.stop()
 }
 
 // Verdict is what the rules say of all frames up to now: whether the brokers obeyed them, and the JSON object of `klamm pipeline check`. The

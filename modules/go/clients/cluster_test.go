@@ -86,6 +86,17 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("a link can be cut in one direction", func(t *testing.T) {
+		both := false
+		cut, err := cluster.Control.AddLink(ctx, klamm.LinkBody{FromBroker: 1, ToBroker: 2, Cut: true, Both: &both})
+		if err != nil || len(cut["faults"].([]any)) != 1 {
+			t.Fatal(err, cut)
+		}
+		if err := cluster.Reset(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+
 	t.Run("what the API refuses is an error with a line", func(t *testing.T) {
 		_, err := cluster.Fault(ctx, klamm.FilterBody{API: "Produse"}, klamm.EffectBody{Error: "NOT_LEADER_OR_FOLLOWER"}, 0)
 		if refused, ok := err.(*klamm.Refused); !ok || refused.Status != 400 || !strings.Contains(refused.Text, "Produse") {
@@ -110,6 +121,19 @@ func TestWhyAClusterCannotStartIsOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := klamm.Start(klamm.Options{Command: "/nothing/klamm"}); err == nil || !strings.Contains(err.Error(), "cannot start") {
+		t.Fatal(err)
+	}
+}
+
+func TestAProgramThatEndsWithoutAWordIsNamed(t *testing.T) {
+	if _, err := klamm.Start(klamm.Options{Command: "false"}); err == nil || !strings.Contains(err.Error(), "exit status 1") {
+		t.Fatal(err)
+	}
+}
+
+func TestAClusterMayBeStoppedInItsTest(t *testing.T) {
+	cluster := klamm.New(t, klamm.Options{Brokers: 1})
+	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
 	}
 }

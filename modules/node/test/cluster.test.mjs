@@ -90,6 +90,12 @@ describe('a cluster', () => {
     assert.deepEqual((await cluster.control.getFaults()).faults, [])
   })
 
+  test('a fault may be any effect', async () => {
+    const fault = await cluster.fault({ api: 'Produce', client_id: 'shop', unknown_tags: true, after: 1 })
+    assert.equal((await cluster.control.getFault(fault.id)).effect.unknown_tags, true)
+    await cluster.reset()
+  })
+
   test('what the API refuses is one line', async () => {
     await assert.rejects(cluster.fault({ api: 'Produse', error: 'NOT_LEADER_OR_FOLLOWER' }), { name: 'ControlFailed', message: /Produse/ })
     await assert.rejects(cluster.waitForRequests(1, { client_id: 'nobody' }, 50), /not within 50 ms: fewer than 1/)
@@ -113,6 +119,14 @@ describe('a cluster', () => {
 test('why a cluster cannot start is one line', async () => {
   await assert.rejects(start({ topics: ['a b:1'] }), /a b/)
   await assert.rejects(start({ command: '/nothing/klamm' }), /cannot start klamm/)
+})
+
+test('a test that stops its cluster fails with its own error', async () => {
+  const short = await start({ brokers: 1 })
+  await assert.rejects(short.test(async () => {
+    await short.stop()
+    throw new Error('no luck')
+  }), /no luck/)
 })
 
 test('require finds the same', () => {

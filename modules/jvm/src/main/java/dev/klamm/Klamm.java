@@ -4,6 +4,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.io.Writer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -105,7 +107,7 @@ public final class Klamm extends Cluster implements AutoCloseable {
                 }
             } catch (IOException | ControlFailed failure) {
                 if (process != null) {
-                    process.destroyForcibly();
+                    process.destroyForcibly().onExit().join(); // it writes no more to the journal
                 }
                 delete(journal);
                 throw failure instanceof ControlFailed said ? said : new ControlFailed("cannot start klamm: " + failure.getMessage());
@@ -114,17 +116,22 @@ public final class Klamm extends Cluster implements AutoCloseable {
 
         private JsonNode firstLine(Process process, Path errors) throws IOException {
             BufferedReader stdout = process.inputReader();
-            var reading = CompletableFuture.supplyAsync(() -> {
-                try {
-                    return stdout.readLine();
+            var reading = new CompletableFuture<String>();
+            var reader = new Thread(() -> {
+                try (stdout) {
+                    reading.complete(stdout.readLine());
+                    stdout.transferTo(Writer.nullWriter()); // a full pipe would stop it
                 } catch (IOException gone) {
-                    return null;
+                    reading.complete(null);
                 }
-            });
+            }, "klamm-stdout");
+            reader.setDaemon(true);
+            reader.start();
             try {
                 String line = reading.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
                 if (line == null) {
-                    throw new ControlFailed("klamm: " + Files.readString(errors).strip());
+                    String said = Files.readString(errors).strip();
+                    throw new ControlFailed("klamm: " + (said.isEmpty() ? command + " has ended without a word" : said));
                 }
                 JsonNode ready = Control.JSON.readTree(line);
                 if (ready.has("error")) {
@@ -133,8 +140,11 @@ public final class Klamm extends Cluster implements AutoCloseable {
                 return ready;
             } catch (TimeoutException late) {
                 throw new ControlFailed("klamm is not ready within " + timeout.toSeconds() + " s. " + Files.readString(errors).strip());
-            } catch (ExecutionException | InterruptedException failure) {
+            } catch (ExecutionException failure) {
                 throw new ControlFailed("klamm: " + failure);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                throw new ControlFailed("interrupted");
             }
         }
 
@@ -198,7 +208,7 @@ public final class Klamm extends Cluster implements AutoCloseable {
         }
         try (Stream<Path> files = Files.walk(folder)) {
             files.sorted(Comparator.reverseOrder()).map(Path::toFile).forEach(File::delete);
-        } catch (IOException left) {
+        } catch (IOException | UncheckedIOException left) {
             // a temporary folder: the system removes it
         }
     }

@@ -16,6 +16,7 @@ import org.junit.jupiter.api.extension.ParameterResolver;
 public final class KlammExtension implements BeforeAllCallback, BeforeEachCallback, AfterEachCallback, AfterAllCallback, ParameterResolver {
     private final Klamm.Options options;
     private Klamm cluster;
+    private String owner;
     private long before;
 
     private KlammExtension(Klamm.Options options) {
@@ -37,7 +38,10 @@ public final class KlammExtension implements BeforeAllCallback, BeforeEachCallba
 
     @Override
     public void beforeAll(ExtensionContext context) {
-        cluster = options.start();
+        if (cluster == null) { // classes with @Nested use the cluster of the class around them
+            cluster = options.start();
+            owner = context.getUniqueId();
+        }
     }
 
     @Override
@@ -47,13 +51,20 @@ public final class KlammExtension implements BeforeAllCallback, BeforeEachCallba
 
     @Override
     public void afterEach(ExtensionContext context) {
-        context.getExecutionException().ifPresent(failure -> context.publishReportEntry("requests of clients", "\n" + cluster.transcript(before)));
-        cluster.reset();
+        try {
+            context.getExecutionException().ifPresent(
+                failure -> context.publishReportEntry("requests of clients", "\n" + cluster.transcript(before)));
+        } finally {
+            cluster.reset();
+        }
     }
 
     @Override
     public void afterAll(ExtensionContext context) {
-        cluster.close();
+        if (cluster != null && owner.equals(context.getUniqueId())) {
+            cluster.close();
+            cluster = null;
+        }
     }
 
     @Override

@@ -1,6 +1,7 @@
 package dev.klamm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -19,6 +20,8 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -93,6 +96,27 @@ class KlammTest {
         assertTrue(refused.getMessage().contains("Produse"), refused.getMessage());
         var none = new GetRequestsQuery().clientId("nobody");
         assertThrows(ControlFailed.class, () -> cluster.waitForRequests(1, none, Duration.ofMillis(50)));
+    }
+
+    private static Klamm ofTheOuterClass;
+
+    @BeforeAll
+    static void remember() {
+        ofTheOuterClass = klamm.cluster();
+    }
+
+    @Nested
+    class Inner {
+        @Test
+        void aNestedClassUsesTheSameCluster(Klamm cluster) {
+            assertSame(ofTheOuterClass, cluster);
+        }
+    }
+
+    @Test
+    void aProgramThatEndsWithoutAWordIsNamed() {
+        var refused = assertThrows(ControlFailed.class, () -> Klamm.cluster().command("false").start());
+        assertTrue(refused.getMessage().contains("false"), refused.getMessage());
     }
 
     @Test
