@@ -169,8 +169,8 @@ class SteeredProcessCluster(ServedControl, ProcessCluster):
 
     async def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
         """Stop a broker with a controlled shutdown; one that is paused goes on for that."""
-        process = self._process(broker_id)
         await self._see_before_end()
+        process = self._process(broker_id)
         if broker_id in self._remote:
             self.go_on(broker_id)
         try:
