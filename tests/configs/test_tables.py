@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from klamm import cli, server
+from klamm.configs import tables
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.definition import READ_ONLY
 from klamm.configs.definitions.types import ConfigType, text_of
@@ -29,6 +30,13 @@ def test_sizes():
     assert len(DYNAMIC) == 89
     assert set(BROKER) >= MEANINGFUL
     assert not set(SWITCHES) & set(BROKER) and not set(QUOTAS) & set(BROKER)
+
+
+def test_each_config_has_one_row():
+    """The last of two rows would count, without a word."""
+    texts = [path.read_bytes() for path in Path(tables.__file__).parent.glob("*.json") if path.name != "clients.json"]
+    names = [row["name"] for text in texts for row in json.loads(text)]
+    assert len(names) == sum(map(len, (BROKER, TOPICS, SWITCHES, QUOTAS)))
 
 
 def test_what_the_server_reads_means_something():
