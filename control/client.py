@@ -34,11 +34,11 @@ class ControlClient:
         self._url = (url if "://" in url else f"http://{url}").rstrip("/")
         self._token = token
 
-    def get(self, *path: object, wait_ms: int = 0, **query: object) -> JsonObject:
-        """The response to a GET. A query parameter that is None is left out. `wait_ms` is how long the API may wait. Raises
+    def get(self, *path: object, timeout_ms: int | None = None, **query: object) -> JsonObject:
+        """The response to a GET. A query parameter that is None is left out. `timeout_ms` is how long the API may wait. Raises
         ControlFailed.
         """
-        return self._send("GET", path, query=query, wait_s=wait_ms / 1000)
+        return self._send("GET", path, query={"timeout_ms": timeout_ms, **query}, wait_s=(timeout_ms or 0) / 1000)
 
     def post(self, *path: object, body: Mapping[str, object] | None = None) -> JsonObject:
         """The response to a POST. A field of the body that is None is left out. Raises ControlFailed."""

@@ -29,15 +29,15 @@ class ControlApi(ControlClient):
         super().__init__(url, token)
         self.as_json = as_json
 
-    def call(self, verb: str, *, wait_ms: int = 0, **values: object) -> JsonObject:
+    def call(self, verb: str, **values: Any) -> JsonObject:
         """What a verb of the table returns: `values` are names of its path, and query parameters or fields of its body. A value that is
-        None is left out. `wait_ms` is how long the API may wait. Raises ControlFailed.
+        None is left out. Raises ControlFailed.
         """
         place = TABLE[verb]
         path = [values.pop(part[1:-1]) if part.startswith("{") else part for part in place.path.strip("/").split("/")]
         match place.method:
             case "GET":
-                return self.get(*path, wait_ms=wait_ms, **values)
+                return self.get(*path, **values)
             case "DELETE":
                 return self.delete(*path)
         return self.post(*path, body=values)

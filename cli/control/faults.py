@@ -28,7 +28,7 @@ def faults(api: ControlApi, number: int | None, hits: int | None, timeout_ms: in
         response = api.call("faults")
         show(api, response, FAULT, map(fault, response["faults"]))
         return
-    waiting: dict[str, int] = {} if hits is None else {"hits": hits, "timeout_ms": timeout_ms, "wait_ms": timeout_ms}
+    waiting: dict[str, int] = {} if hits is None else {"hits": hits, "timeout_ms": timeout_ms}
     response = api.call("fault", number=number, **waiting)
     show(api, response, FAULT, [fault(response)])
     if response["last"] and not api.as_json:

@@ -33,7 +33,7 @@ def holds(api: ControlApi, number: int | None, wait: bool, timeout_ms: int) -> N
 
 def waited(api: ControlApi, number: int, timeout_ms: int) -> JsonObject:
     """A hold, when it holds something. Raises ControlFailed if it does not in this time."""
-    return api.call("hold_state", number=number, wait="reached", timeout_ms=timeout_ms, wait_ms=timeout_ms)
+    return api.call("hold_state", number=number, wait="reached", timeout_ms=timeout_ms)
 
 
 def _show(api: ControlApi, response: JsonObject) -> None:

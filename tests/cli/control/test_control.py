@@ -98,6 +98,22 @@ def test_every_route_is_called_by_its_example(start: Start, zookeeper: str, chro
     assert in_json("holds") == {"holds": []}
 
 
+def test_a_command_waits_as_long_as_the_api_may(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    number, real = in_json("hold", "DeletionQueued", "--nth", "9")["id"], control_client._OPENER.open
+    timeouts: list[float] = []
+
+    def recorded(request: urllib.request.Request, timeout: float) -> object:
+        timeouts.append(timeout - control_client.TIMEOUT_S)
+        return real(request, timeout=timeout)
+
+    monkeypatch.setattr(control_client._OPENER, "open", recorded)
+    control("wait-for-configs", "--timeout-ms", "90000")
+    assert call("control", "holds", number, "--wait", "--timeout-ms", "10").returncode == 1
+    control("holds", number)
+    assert timeouts == pytest.approx([90, 0.01, 0])
+    control("unhold", number)
+
+
 def registered_after(epoch: int) -> int | None:
     """The epoch of broker 3 if it is higher, all its replicas are in sync, and the controller has processed all events."""
     controller, broker = in_json("controller"), in_json("brokers", 3)
