@@ -357,7 +357,7 @@ func (c *Control) GetGroup(ctx context.Context, name string) (Shown, error) {
 	return c.send(ctx, "GET", fmt.Sprintf("/groups/%s", url.PathEscape(name)), nil, nil)
 }
 
-// ExpireMembers: Let the session of a member, or of all, be over.
+// ExpireMembers: End the session of one member of a group, or of all.
 func (c *Control) ExpireMembers(ctx context.Context, name string, body MemberBody) (Shown, error) {
 	return c.send(ctx, "POST", fmt.Sprintf("/groups/%s/expire", url.PathEscape(name)), nil, body)
 }
@@ -377,7 +377,7 @@ func (c *Control) GetTransaction(ctx context.Context, name string) (Shown, error
 	return c.send(ctx, "GET", fmt.Sprintf("/transactions/%s", url.PathEscape(name)), nil, nil)
 }
 
-// ExpireTransaction: Let the time-out of the open transaction of an id be over: it is aborted.
+// ExpireTransaction: Let the open transaction of an id time out: it is aborted.
 func (c *Control) ExpireTransaction(ctx context.Context, name string) (Shown, error) {
 	return c.send(ctx, "POST", fmt.Sprintf("/transactions/%s/expire", url.PathEscape(name)), nil, nil)
 }
@@ -432,7 +432,7 @@ func (c *Control) GetClock(ctx context.Context) (Shown, error) {
 	return c.send(ctx, "GET", "/clock", nil, nil)
 }
 
-// AdvanceClock: Let time pass at once, or in steps so that those who are alive can show it.
+// AdvanceClock: Advance the clock at once, or in steps with heartbeats between them.
 func (c *Control) AdvanceClock(ctx context.Context, body AdvanceBody) (Shown, error) {
 	return c.send(ctx, "POST", "/clock/advance", nil, body)
 }

@@ -332,7 +332,7 @@ export abstract class Operations {
     return this.send('GET', `/groups/${encodeURIComponent(name)}`)
   }
 
-  /** Let the session of a member, or of all, be over. */
+  /** End the session of one member of a group, or of all. */
   expireMembers (name: string, body: MemberBody = {}): Promise<Shown> {
     return this.send('POST', `/groups/${encodeURIComponent(name)}/expire`, undefined, body)
   }
@@ -352,7 +352,7 @@ export abstract class Operations {
     return this.send('GET', `/transactions/${encodeURIComponent(name)}`)
   }
 
-  /** Let the time-out of the open transaction of an id be over: it is aborted. */
+  /** Let the open transaction of an id time out: it is aborted. */
   expireTransaction (name: string): Promise<Shown> {
     return this.send('POST', `/transactions/${encodeURIComponent(name)}/expire`)
   }
@@ -402,7 +402,7 @@ export abstract class Operations {
     return this.send('GET', '/clock')
   }
 
-  /** Let time pass at once, or in steps so that those who are alive can show it. */
+  /** Advance the clock at once, or in steps with heartbeats between them. */
   advanceClock (body: AdvanceBody): Promise<Shown> {
     return this.send('POST', '/clock/advance', undefined, body)
   }

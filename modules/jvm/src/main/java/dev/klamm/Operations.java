@@ -187,7 +187,7 @@ public abstract class Operations {
         return send("GET", "/groups/" + escaped(name), null, null);
     }
 
-    /** Let the session of a member, or of all, be over. */
+    /** End the session of one member of a group, or of all. */
     public JsonNode expireMembers(String name, MemberBody body) {
         return send("POST", "/groups/" + escaped(name) + "/expire", null, body);
     }
@@ -207,7 +207,7 @@ public abstract class Operations {
         return send("GET", "/transactions/" + escaped(name), null, null);
     }
 
-    /** Let the time-out of the open transaction of an id be over: it is aborted. */
+    /** Let the open transaction of an id time out: it is aborted. */
     public JsonNode expireTransaction(String name) {
         return send("POST", "/transactions/" + escaped(name) + "/expire", null, null);
     }
@@ -257,7 +257,7 @@ public abstract class Operations {
         return send("GET", "/clock", null, null);
     }
 
-    /** Let time pass at once, or in steps so that those who are alive can show it. */
+    /** Advance the clock at once, or in steps with heartbeats between them. */
     public JsonNode advanceClock(AdvanceBody body) {
         return send("POST", "/clock/advance", null, body);
     }
