@@ -73,6 +73,17 @@ def test_importing_the_package_imports_nothing_else() -> None:
         _ = klamm.Clusters  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_the_import_of_a_cluster_collects_no_garbage_and_leaves_the_collector_as_it_was(was_enabled: bool) -> None:
+    """A full collection took a quarter of the import."""
+    script = (
+        f"import gc, klamm; gc.enable() if {was_enabled} else gc.disable(); before = [each['collections'] for each in gc.get_stats()];"
+        "klamm.Cluster; print([each['collections'] for each in gc.get_stats()][1:] == before[1:], gc.isenabled())"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["True", str(was_enabled)]
+
+
 def test_the_example_of_the_docstring_runs() -> None:
     assert klamm.Cluster.__doc__ is not None
     (example,) = doctest.DocTestFinder(recurse=False).find(klamm.Cluster, "Cluster", globs={})
