@@ -96,7 +96,7 @@ class ProxiedPeer:
     async def _lost(self, call: Any) -> None:
         try:
             await self._passage.gone()
-        except ConnectionError:
+        except OSError:
             pass
         call()
 

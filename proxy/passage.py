@@ -168,7 +168,7 @@ class Passage(ExchangeSink):
     # --- requests
 
     async def _pass_requests(self) -> None:
-        with suppress(ConnectionError):
+        with suppress(OSError):
             data = await self._read()
             if (stranger := other_protocol(data)) is not None:
                 where = self.info.peer, stranger, self.info.broker_id
@@ -201,7 +201,7 @@ class Passage(ExchangeSink):
         while data:
             begun = self._requests.requests.missing
             size = 4 + _LENGTH.unpack_from(data)[0] if len(data) >= 4 else 0
-            if begun or size < 0 or size > LARGEST_STEERED:
+            if begun or len(data) >= 4 > size or size > LARGEST_STEERED:
                 begun = begun or len(data)
                 await self._send(data[:begun])
                 data = data[begun:]
@@ -263,7 +263,7 @@ class Passage(ExchangeSink):
     # --- responses
 
     async def _pass_responses(self) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        with suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 await self._pass_response()
                 if not self._requests.waiting:
@@ -368,7 +368,7 @@ async def pump(client: Streams, broker: Streams) -> None:
     """Pass bytes both ways that nobody can read: those of TLS. If the client ends its side, what the broker still sends passes."""
 
     async def way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
+        with suppress(OSError):
             while data := await reader.read(CHUNK):
                 await _write(writer, data)
             if not writer.is_closing():

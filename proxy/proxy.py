@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,7 +22,7 @@ from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.proxy.addresses import Address, AddressedResponse
 from klamm.proxy.passage import NoLog, Passage, Steering, pump
 from klamm.proxy.tls import BadTls, BrokerTls, ClientTls
-from klamm.proxy.upstream import UNREACHABLE, Brokers, NotFound, Streams, Upstream, reason_of, text_of
+from klamm.proxy.upstream import CONNECT_S, UNREACHABLE, Brokers, NotFound, Streams, Upstream, reason_of, text_of
 
 if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
@@ -192,14 +193,16 @@ class Proxy:
         task = asyncio.ensure_future(self._pass(door, client))
         self._passages.add(task)
         task.add_done_callback(self._passages.discard)
-        with suppress(asyncio.CancelledError):
-            await task
+        try:
+            with suppress(asyncio.CancelledError):
+                await task
+        finally:
+            client[1].close()
 
     async def _pass(self, door: Door, client: Streams) -> None:
         """Serve one connection of a client until either side closes it."""
         broker = await self._connected(door)
         if broker is None:
-            client[1].close()
             return
         if self._is_blind:
             await pump(client, broker)
@@ -220,10 +223,10 @@ class Proxy:
 
     async def _connected(self, door: Door) -> Streams | None:
         """A connection to a broker; None if there is none, which is one line in the log until there is one again."""
-        if door.target in [each.address for each in self._doors.values()]:
-            log.error("%s has the address of this proxy, %s: its clients would go round in a circle", door.name, text_of(door.target))
-            return None
         try:
+            if await self._is_own(door.target):
+                log.error("%s has the address of this proxy, %s: its clients would go round in a circle", door.name, text_of(door.target))
+                return None
             broker = await self.upstream.connect(door.target)
         except UNREACHABLE as error:
             if door.is_reached:
@@ -234,3 +237,24 @@ class Proxy:
             log.info("%s can be reached again at %s", door.name, text_of(door.target))
         door.is_reached = True
         return broker
+
+    async def _is_own(self, target: Address) -> bool:
+        """Whether a listener of this proxy is at an address, which may be another name of it. Raises UNREACHABLE."""
+        where = [each.getsockname()[:2] for door in self._doors.values() if door.server is not None for each in door.server.sockets]
+        own = {host for host, port in where if port == target[1]}
+        if not own:
+            return False
+        async with asyncio.timeout(CONNECT_S):
+            infos = await asyncio.get_running_loop().getaddrinfo(*target, type=socket.SOCK_STREAM)
+        hosts = {str(info[4][0]) for info in infos}
+        return not own.isdisjoint(hosts) or (not own.isdisjoint(_ANY_ADDRESS) and any(map(_is_of_this_machine, hosts)))
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Whether an IP address is one of this machine: sockets can be bound to it."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True

@@ -16,7 +16,7 @@ from klamm.proxy.addresses import Address
 
 CLIENT_ID = "klamm-proxy"
 CONNECT_S = 10.0
-UNREACHABLE = (OSError, TimeoutError, UnicodeError, OverflowError)
+UNREACHABLE = (OSError, ValueError, OverflowError)
 """What a connection to an address may raise: a broker may name a host or a port that cannot be one."""
 LARGEST = 64 << 20
 """A response to the requests of the proxy itself has at most this number of bytes."""

@@ -36,6 +36,7 @@ class OneBroker:
 
     def __init__(self) -> None:
         self.port = 0
+        self.host = "127.0.0.1"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -50,7 +51,7 @@ class OneBroker:
             case ApiKey.METADATA if frame[6:8] == b"\0\x63":
                 return b"\0\0\0\4" + frame[8:12]
             case ApiKey.METADATA:
-                return response(frame, Metadata(brokers=[Metadata.MetadataResponseBroker(5, "127.0.0.1", self.port)], cluster_id="c"))
+                return response(frame, Metadata(brokers=[Metadata.MetadataResponseBroker(5, self.host, self.port)], cluster_id="c"))
             case ApiKey.API_VERSIONS:
                 return response(frame, Versions(api_keys=[Versions.ApiVersion(ApiKey.METADATA, 0, 99)]))
             case ApiKey.SASL_HANDSHAKE:

@@ -228,18 +228,55 @@ async def test_a_cluster_cannot_have_any_number_of_listeners_opened(
     assert sum("without the proxy: there are 8 listeners already" in record.getMessage() for record in caplog.records) == 1
 
 
-async def test_a_broker_that_names_the_address_of_the_proxy_is_one_line_and_no_circle(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("listen", "named"), [("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "localhost"), ("0.0.0.0", "localhost")])
+async def test_a_broker_that_names_the_address_of_the_proxy_is_one_line_and_no_circle(
+    listen: str, named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also by another name: a broker in a container often says that it is at localhost:9092."""
     cluster = OneBroker()
+    cluster.host = named
     server = await asyncio.start_server(cluster.serve, "127.0.0.1", 0)
     real, cluster.port = server.sockets[0].getsockname()[1], free_port()
-    proxy = Proxy([("127.0.0.1", real)], ("127.0.0.1", cluster.port))
+    proxy = Proxy([("127.0.0.1", real)], (listen, cluster.port))
     await proxy.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", cluster.port)
     assert await reader.read() == b""
     writer.close()
     await proxy.stop()
     server.close()
-    assert "broker 5 has the address of this proxy" in caplog.text
+    said = [record.getMessage() for record in caplog.records if "the address of this proxy" in record.getMessage()]
+    assert said == [f"broker 5 has the address of this proxy, {named}:{cluster.port}: its clients would go round in a circle"]
+
+
+async def test_a_proxy_that_stops_closes_clients_that_wait_for_a_broker() -> None:
+    async with proxied() as proxy:
+        begun = asyncio.Event()
+
+        async def never(target: object) -> Any:
+            begun.set()
+            await asyncio.get_running_loop().create_future()
+
+        proxy.upstream.connect = never  # type: ignore[method-assign]
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        await begun.wait()
+        await proxy.stop()
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+
+
+@pytest.mark.parametrize("host", [".kafka", "kafka\0"])
+async def test_a_broker_whose_host_cannot_be_one_is_one_line(host: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own, _ = certificates(tmp_path)
+    async with secured(own) as port:
+        proxy = Proxy([("127.0.0.1", port)], broker_tls=BrokerTls(unverified=True))
+        await proxy.start()
+        next(iter(proxy._doors.values())).target = (host, port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        assert await reader.read() == b""
+        writer.close()
+        await proxy.stop()
+    assert [record.levelname for record in caplog.records] == ["WARNING"] and "broker 5 cannot be reached at" in caplog.text
 
 
 async def test_a_broker_that_leaves_is_one_line_and_one_that_comes_back_elsewhere_is_found(caplog: pytest.LogCaptureFixture) -> None:

@@ -80,6 +80,19 @@ async def test_a_request_is_hit_wherever_its_bytes_end_and_those_around_it_pass_
             writer.close()
 
 
+@pytest.mark.parametrize("length", range(-5, 0))
+async def test_a_negative_length_passes_while_there_are_faults(length: int) -> None:
+    """Also one that says that the frame ends before its length, or with it."""
+    async with steered() as (proxy, _):
+        await add(proxy, throttle_time_ms=1)
+        reader, writer = await connected(proxy)
+        writer.write(length.to_bytes(4, "big", signed=True))
+        writer.write_eof()
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+
+
 @pytest.mark.parametrize(
     ("effect", "rest"),
     [
