@@ -14,13 +14,12 @@ from struct import error
 from typing import NamedTuple
 
 from klamm.protocol import schema
+from klamm.protocol.addresses import Address
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.exchanges import UNSUPPORTED_VERSION
 from klamm.protocol.primitives import read_uvarint, skip_tags, write_uvarint
 from klamm.protocol.schema import Field, Schema, Struct, Versions
-
-Address = tuple[str, int]
 
 
 class Kind(NamedTuple):

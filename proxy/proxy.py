@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.configs.tables.public_configs import public_configs
+from klamm.protocol.addresses import Address
 from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
-from klamm.proxy.addresses import Address, AddressedResponse
+from klamm.proxy.addresses import AddressedResponse
 from klamm.proxy.passage import NoLog, Passage, Steering, pump
 from klamm.proxy.tls import BadTls, BrokerTls, ClientTls
 from klamm.proxy.upstream import CONNECT_S, UNREACHABLE, Brokers, NotFound, Streams, Upstream, reason_of, text_of

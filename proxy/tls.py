@@ -44,6 +44,8 @@ class BrokerTls:
 
     def context(self) -> ssl.SSLContext:
         """The context of connections to brokers. Raises BadTls."""
+        if self.key is not None and self.certificate is None:
+            raise BadTls(f"the key {self.key} belongs to a certificate, which is not given")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = not (self.any_name or self.unverified)
         context.verify_mode = ssl.CERT_NONE if self.unverified else ssl.CERT_REQUIRED

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from klamm.protocol import messages
+from klamm.protocol.addresses import Address
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.exchanges import decode_response
 from klamm.protocol.exchanges.peers import other_protocol
-from klamm.proxy.addresses import Address
 
 CLIENT_ID = "klamm-proxy"
 CONNECT_S = 10.0

@@ -15,7 +15,7 @@ from typing import Any, Self, Unpack
 
 from klamm.control.bodies import checked_filter
 from klamm.control.verbs.steered_proxy import SteeredProxy
-from klamm.proxy.addresses import Address
+from klamm.protocol.addresses import address_of
 from klamm.proxy.tls import BrokerTls, ClientTls
 from klamm.server.faults.fault import DiskHit, Fault, Hit
 from klamm.server.local.loop_thread import LoopThread
@@ -200,8 +200,8 @@ class Proxy(Contexts[SteeredProxy, BlockingProxy, AsyncProxy]):
         """
         super().__init__()
         texts = upstream.split(",") if isinstance(upstream, str) else list(upstream)
-        self._upstream = [_address(text) for text in texts]
-        self._listen = _address(listen)
+        self._upstream = [address_of(text.strip()) for text in texts]
+        self._listen = address_of(listen, lowest_port=0)
         self._options: dict[str, Any] = {
             "lake": None if journal is None else Path(journal), "run": run, "advertised": advertised, "client_tls": client_tls,
             "broker_tls": broker_tls, "control_port": control_port,
@@ -215,11 +215,3 @@ class Proxy(Contexts[SteeredProxy, BlockingProxy, AsyncProxy]):
 
     def _on_loop(self, running: SteeredProxy) -> AsyncProxy:
         return AsyncProxy(running)
-
-
-def _address(text: str) -> Address:
-    """Host and port. Raises ValueError."""
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)

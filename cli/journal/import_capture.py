@@ -8,6 +8,7 @@ import click
 
 from klamm.cli.journal.options import LAKE
 from klamm.cli.shell.output import counted, say
+from klamm.protocol.addresses import address_of
 
 
 class BrokerAddress(click.ParamType[tuple[int | None, str, int]]):
@@ -22,10 +23,12 @@ class BrokerAddress(click.ParamType[tuple[int | None, str, int]]):
         if isinstance(value, tuple):
             return value
         number, equals, address = value.rpartition("=")
-        host, _, port = address.rpartition(":")
-        if (equals and not number.isdecimal()) or not host or not port.isdecimal() or int(port) > 65535:
-            self.fail(f"{value!r} is not [ID=]HOST:PORT", param, ctx)
-        return int(number) if equals else None, host.removeprefix("[").removesuffix("]"), int(port)
+        try:
+            if equals and not (number.isascii() and number.isdigit() and int(number) < 1 << 31):
+                raise ValueError(f"{number!r} is not the id of a broker")
+            return int(number) if equals else None, *address_of(address)
+        except ValueError:
+            self.fail(f"{value!r} is not [ID=]HOST:PORT, such as 1=localhost:9092", param, ctx)
 
 
 @click.command("import", short_help="Make journals of a capture of packets.")

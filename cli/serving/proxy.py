@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
@@ -13,7 +12,7 @@ from klamm.cli.serving.lifetime import live
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr
 from klamm.cli.shell.output import say
-from klamm.cli.shell.parameters import Whole
+from klamm.cli.shell.parameters import HostPort, Whole
 from klamm.cli.shell.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -22,28 +21,10 @@ if TYPE_CHECKING:
 PEM = click.Path(path_type=Path, dir_okay=False)
 
 
-class HostPort(click.ParamType[tuple[str, int]]):
-    """`HOST:PORT`, with an IPv6 address in brackets."""
-
-    name = "HOST:PORT"
-
-    def convert(self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """Host and port."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            parts = urlsplit(f"//{value}")
-            if parts.hostname and parts.port is not None and value.count("/") == 0:
-                return parts.hostname, parts.port
-        except ValueError:
-            pass
-        self.fail(f"{value!r} is not HOST:PORT", param, ctx)
-
-
 @click.command(short_help="Stand between clients and a Kafka cluster, keep a journal, and steer its requests.")
 @click.option("--upstream", type=HostPort(), multiple=True, required=True, help="A broker of the cluster; can be given more than once.")
 @click.option(
-    "--listen", type=HostPort(), default="127.0.0.1:0", show_default=True,
+    "--listen", type=HostPort(lowest_port=0), default="127.0.0.1:0", show_default=True,
     help="Where clients find the first broker; port 0 chooses a free one. The other brokers get free ports of this host.",
 )
 @click.option(
@@ -99,14 +80,18 @@ def command(
     """
     log_to_stderr(log_level)
     signals = StopSignals()
-    if tls_passthrough and (tls_certificate or upstream_tls or journal is not None or control_port is not None):
+    has_broker_tls = any((upstream_tls, upstream_ca, upstream_certificate, upstream_key, upstream_any_name, upstream_unverified))
+    if tls_passthrough and (tls_certificate or has_broker_tls or journal is not None or control_port is not None):
         raise click.UsageError("with --tls-passthrough frames cannot be read: there is no journal, no control API, and no TLS of the proxy")
     if tls_certificate is None and (tls_key or tls_client_ca):
         raise click.UsageError("--tls-key and --tls-client-ca need --tls-certificate")
+    if upstream_key and upstream_certificate is None:
+        raise click.UsageError("--upstream-key needs --upstream-certificate")
+    if upstream_ca and upstream_unverified:
+        raise click.UsageError("--upstream-unverified checks nothing: --upstream-ca goes without it")
 
     from klamm.proxy.tls import BrokerTls, ClientTls
 
-    has_broker_tls = upstream_tls or upstream_ca or upstream_certificate or upstream_any_name or upstream_unverified
     options: dict[str, Any] = {
         "advertised": advertise, "is_blind": tls_passthrough,
         "client_tls": None if tls_certificate is None else ClientTls(tls_certificate, tls_key, tls_client_ca),

@@ -8,6 +8,7 @@ from typing import TypeVar
 import click
 
 from klamm.cli.shell.value_completion import complete_apis
+from klamm.protocol.addresses import Address, address_of
 from klamm.server.local.arguments import Advertised, SeedTopic
 
 P = TypeVar("P", SeedTopic, Advertised)
@@ -90,6 +91,24 @@ class AdvertisedAddress(_Parsed[Advertised]):
 
     name = "HOST:PORT"
     kind = Advertised
+
+
+class HostPort(click.ParamType[Address]):
+    """`HOST:PORT`; an IPv6 address may be in brackets. With `lowest_port` 0 the port may be any free one."""
+
+    name = "HOST:PORT"
+
+    def __init__(self, lowest_port: int = 1) -> None:
+        self._lowest_port = lowest_port
+
+    def convert(self, value: str | Address, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        """Host and port."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return address_of(value, self._lowest_port)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Host(click.ParamType[str]):

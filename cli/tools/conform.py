@@ -14,26 +14,11 @@ import click
 from klamm.cli.shell.exit_codes import FAILED, SUCCESS, USAGE
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import counted, end_with_failure, say
-from klamm.cli.shell.parameters import Decimal, UserPassword
+from klamm.cli.shell.parameters import Decimal, HostPort, UserPassword
 
 if TYPE_CHECKING:
     from klamm.conform.case import Case, Outcome, Section
     from klamm.conform.runner import Bench
-
-
-class Server(click.ParamType[tuple[str, int]]):
-    """`HOST:PORT`; an IPv6 address may be in brackets."""
-
-    name = "HOST:PORT"
-
-    def convert(self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """Host and port."""
-        if isinstance(value, tuple):
-            return value
-        host, _, port = value.rpartition(":")
-        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-            self.fail(f"{value!r} is not HOST:PORT, such as localhost:9092", param, ctx)
-        return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -50,7 +35,7 @@ SERVER_S, CLIENT_S = 10, 30
 @click.option("--dryrun", is_flag=True, help="List the cases, and send nothing.")
 @click.option("--destructive", is_flag=True, help="Run also cases that change what the suite did not create, such as leaders.")
 @click.option("--timeout", type=Decimal(0, 600, min_open=True), help="Seconds that a case may take: 10 of a server, 30 of a client.")
-@click.option("--sasl-listener", type=Server(), help="A listener of the same cluster with SASL, for the cases that authenticate.")
+@click.option("--sasl-listener", type=HostPort(), help="A listener of the same cluster with SASL, for the cases that authenticate.")
 @click.option("--sasl-user", type=UserPassword(), help="User and password for it.")
 @click.option("--sasl-mechanism", type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]), default="PLAIN", show_default=True)
 @click.option("--verbose", is_flag=True, help="Print also the cases that passed or are missing.")
@@ -112,7 +97,7 @@ def _server(names: tuple[str, ...]) -> tuple[str, int]:
     """The server, which is the first argument. Raises UsageError."""
     if not names:
         raise click.UsageError("HOST:PORT of a server is missing, or --client with the command of a client")
-    return Server().convert(names[0], None, None)
+    return HostPort().convert(names[0], None, None)
 
 
 def _sections(of_clients: bool) -> Sequence[Section]:

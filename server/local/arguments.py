@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from klamm.protocol.addresses import address_of
+
 MAX_BROKERS = 100
 OWN_PROPERTIES = frozenset({"advertised.listeners", "broker.id", "klamm.metrics.port", "listeners", "node.id", "zookeeper.connect"})
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -76,10 +78,7 @@ class Advertised(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Advertised:
         """Parse `HOST:PORT`; an IPv6 address may be in brackets, which `host` does not have. Raises ValueError."""
-        host, _, port = text.rpartition(":")
-        if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
-            raise ValueError(f"{text!r} is not HOST:PORT, such as localhost:9092")
-        return cls(host[1:-1] if host[0] + host[-1] == "[]" else host, int(port))
+        return cls(*address_of(text))
 
 
 _INTERNAL_DISTANCE = 10_000

@@ -40,7 +40,10 @@ UNREAD = "with --tls-passthrough frames cannot be read: there is no journal, no 
     [
         (["--upstream", "kafka"], "'kafka' is not HOST:PORT"),
         (["--upstream", "k:1", "--tls-key", __file__], "--tls-key and --tls-client-ca need --tls-certificate"),
+        (["--upstream", "k:1", "--upstream-key", __file__], "--upstream-key needs --upstream-certificate"),
+        (["--upstream", "k:1", "--upstream-unverified", "--upstream-ca", __file__], "--upstream-unverified checks nothing"),
         (["--upstream", "k:1", "--tls-passthrough", "--journal", "lake"], UNREAD),
+        (["--upstream", "k:1", "--tls-passthrough", "--upstream-ca", __file__], UNREAD),
         (["--upstream", "k:1", "--tls-certificate", __file__], "the certificate "),
         (["--upstream", f"127.0.0.1:{free_port()}"], "no broker of the cluster responds: 127.0.0.1:"),
     ],
