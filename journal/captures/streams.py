@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -11,6 +12,8 @@ PATIENCE = 256
 """A hole is a gap when this many further segments of the connection came without filling it."""
 MOST_EARLY = 64 << 20
 """Bytes that wait behind a hole."""
+LATE_NS = 1_000_000_000
+"""So long after both ends have ended a connection its packets may come, and so long after its beginning that may come again."""
 _ALL = 1 << 32
 
 
@@ -36,8 +39,12 @@ class Half:
     """One direction of a connection."""
 
     def __init__(self) -> None:
+        self.begun: TcpSegment | None = None
+        """The segment with which it began, if that was seen."""
         self.next: int | None = None
         """The sequence number of the next byte."""
+        self._end: int | None = None
+        """The sequence number of its end, until everything before was seen."""
         self.early: dict[int, TcpSegment] = {}
         self.early_bytes = 0
         self._acked: int | None = None
@@ -65,11 +72,15 @@ class Half:
     def take(self, segment: TcpSegment) -> list[Piece]:
         """What is in order now."""
         if segment.begins:
-            self.next = (segment.seq + 1) % _ALL
-            segment = segment._replace(seq=self.next)
+            self.begun = self.begun or segment
+            segment = segment._replace(seq=(segment.seq + 1) % _ALL)
+            if self.next is None:
+                self.next = segment.seq
+        if segment.ends:
+            self._end = (segment.seq + segment.size) % _ALL
+            self.confirmed(self._end, segment.at_ns)
         if not segment.size:
-            if segment.ends and segment.seq == self.next:
-                self.next = (segment.seq + 1) % _ALL  # the end has a number too
+            self._pass_end()
             return []
         if self.next is None:
             self.next = segment.seq
@@ -112,7 +123,12 @@ class Half:
             segment = self.early.pop(seq)
             self.early_bytes -= len(segment.data)
             pieces += self._pass(segment._replace(at_ns=max(at_ns, segment.at_ns)), -ahead)
+        self._pass_end()
         return pieces
+
+    def _pass_end(self) -> None:
+        if self.next is not None and self.next == self._end:
+            self.next, self._end = (self.next + 1) % _ALL, None  # the end has a number too
 
     def _at(self, at_ns: int) -> int:
         self._last_ns = max(self._last_ns, at_ns)
@@ -129,6 +145,8 @@ class Conversation:
         self._queue: list[tuple[bool, Piece]] = []
         self._waited = 0
         self._ended: set[bool] = set()
+        self._by = ""
+        """Who ended it first."""
         self.is_over = False
 
     def take(self, segment: TcpSegment) -> None:
@@ -146,19 +164,30 @@ class Conversation:
             self._flush()
         if segment.ends:
             self._ended.add(is_request)
-            if len(self._ended) == 1:
-                self._by = "peer" if is_request else "us"
-        if segment.resets or len(self._ended) == 2:
-            self.end(self._by if self._ended else "peer" if is_request else "us")
+            self._by = self._by or ("peer" if is_request else "us")
+        if segment.resets or (self.has_ended and not self._has_hole):
+            self.end("peer" if is_request else "us")
 
-    def end(self, by: str) -> None:
-        """Nothing more of this connection comes."""
+    def end(self, by: str = "peer") -> None:
+        """Nothing more of this connection comes. `by` ended it, unless an end was seen before."""
         if not self.is_over:
             self.is_over = True
             while self._has_hole:
                 self._give_up()
             self._flush()
-            self._sink.closed(by)
+            self._sink.closed(self._by or by)
+
+    def may_begin_with(self, segment: TcpSegment) -> bool:
+        """Whether the client began it with this segment, which comes again, or nothing of the client was seen."""
+        begun = self._there.begun
+        if begun is None or self.has_ended:
+            return self._there.next is None
+        return begun.seq == segment.seq and segment.at_ns - begun.at_ns < LATE_NS
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether both ends have ended it. Packets may come late all the same."""
+        return len(self._ended) == 2
 
     @property
     def _has_hole(self) -> bool:
@@ -184,11 +213,14 @@ class Conversations:
         self._brokers = brokers
         self._begun = begun
         self._open: dict[tuple[Place, Place], Conversation] = {}
+        self._late: deque[tuple[int, tuple[Place, Place], Conversation]] = deque()
+        """Those that have ended but lack packets, and until when these are waited for."""
         self.others: dict[Place, int] = {}
         """Segments to and from other places: how many."""
 
     def take(self, segment: TcpSegment) -> None:
         """Process the next segment of the capture."""
+        self._end_late(segment.at_ns)
         if segment.target in self._brokers:
             client, broker = segment.source, segment.target
         elif segment.source in self._brokers:
@@ -200,8 +232,8 @@ class Conversations:
             return
         found = self._open.get((client, broker))
         is_first = segment.begins and segment.source == client
-        if found is not None and is_first and segment.size == 0 and found._there.next not in (None, (segment.seq + 1) % _ALL):
-            found.end("peer")  # the port of the client is used again
+        if found is not None and is_first and segment.size == 0 and not found.may_begin_with(segment):
+            found.end()  # the port of the client is used again
             found = None
         if found is None or found.is_over:
             if not segment.begins and (segment.ends or segment.resets or not segment.size):
@@ -210,11 +242,20 @@ class Conversations:
         found.take(segment)
         if found.is_over:
             del self._open[client, broker]
+        elif segment.ends and found.has_ended:
+            self._late.append((segment.at_ns + LATE_NS, (client, broker), found))
+
+    def _end_late(self, at_ns: int) -> None:
+        while self._late and self._late[0][0] < at_ns:
+            _, ends, late = self._late.popleft()
+            late.end()
+            if self._open.get(ends) is late:
+                del self._open[ends]
 
     def end(self) -> None:
         """The capture ends. Connections that are still open end with it."""
         for each in self._open.values():
-            each.end("peer")
+            each.end()
         self._open.clear()
 
 

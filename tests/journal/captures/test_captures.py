@@ -88,6 +88,28 @@ def test_packets_that_come_twice_late_and_in_pieces_make_the_same_journal(tmp_pa
     assert journaled(tmp_path) == frames and imported.gaps == 0 and gaps(tmp_path / "lake") == NO_GAPS
 
 
+def test_the_end_of_a_connection_may_come_before_what_was_said_last_and_its_beginning_twice(tmp_path: Path) -> None:
+    packets, frames = conversation()
+    for name, order in {
+        "ends first": [*packets[:-4], *packets[-2:], *packets[-4:-2]], "beginning again": [*packets[:9], packets[0], packets[1], *packets[9:]],
+    }.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        imported = made(folder, [(1_700_000_000 + number / 1000, data) for number, (_, data) in enumerate(order)])
+        assert journaled(folder) == frames and gaps(folder / "lake") == NO_GAPS
+        assert (imported.connections, imported.midway, imported.gaps) == (1, 0, 0)
+
+
+def test_a_port_that_is_used_again_is_another_connection_also_if_the_one_before_lacks_packets(tmp_path: Path) -> None:
+    """The second begins after the first has ended, with the same or another number; the third after packets were waited for in vain."""
+    packets, frames = conversation(2)
+    lacking = [*packets[:-3], *packets[-2:]]
+    moved = [packet for begun in (0, 0.5, 9) for packet in [(at + begun, data) for at, data in lacking]]
+    imported = made(tmp_path, moved, node=7)
+    assert (imported.connections, imported.midway, imported.gaps) == (3, 0, 3)
+    assert Counter(row["conn_id"] for row in rows(tmp_path / "lake", "frames")).most_common() == [(each, len(frames)) for each in (1, 2, 3)]
+
+
 def test_a_lost_packet_is_a_gap_and_no_frame_is_made_of_what_follows(tmp_path: Path) -> None:
     """Each packet of some exchanges is lost once; the rules say nothing against the runs."""
     packets, frames = conversation()
