@@ -25,12 +25,14 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.protocol.exchanges.exchanges import Exchanges, ExchangeSink, decode_response
 from klamm.protocol.exchanges.peers import other_protocol
-from klamm.protocol.exchanges.splitter import Splitter
+from klamm.protocol.exchanges.splitter import HEAD_BYTES, Splitter
 from klamm.seams.clock import SystemClock
 
 LISTENER = "CAPTURE"
 LARGEST_HELD = 64 << 20
 """Of a larger frame no more is kept."""
+LARGEST_METADATA = 1 << 20
+"""The ids of brokers are not looked for in a larger response."""
 _LARGEST = 1 << 30
 _LATER = 8
 """A request may have a version that is this much above the highest that is known here."""
@@ -306,16 +308,26 @@ def _is_request(data: bytes) -> bool:
 class _Names(ExchangeSink):
     """Looks for the addresses of brokers in responses to Metadata on one connection."""
 
-    def __init__(self, found: dict[Place, int]) -> None:
+    def __init__(self, found: dict[Place, int], is_whole: bool) -> None:
         self._found = found
-        self._exchanges = Exchanges(self, public=None)
-        self._is_read = True
+        self._is_whole = is_whole
+        self._begin()
+
+    def _begin(self) -> None:
+        self._exchanges = Exchanges(self, public=None, request_keep=lambda head: HEAD_BYTES, response_keep=lambda head: LARGEST_METADATA)
+        self._has_begun = {True: self._is_whole, False: self._is_whole}
 
     def piece(self, is_request: bool, piece: Piece) -> None:
         """See `streams.Sink`."""
-        if self._is_read:
-            (self._exchanges.requests if is_request else self._exchanges.responses).feed(piece.data)
-        self._is_read = self._is_read and not piece.lost
+        exchanges, data = self._exchanges, piece.data
+        if not self._has_begun[is_request] and (is_request or self._has_begun[True]):
+            waits = len(data) >= _RESPONSE.size and exchanges.place(_RESPONSE.unpack_from(data)[1]) >= 0
+            self._has_begun[is_request] = _is_request(data) if is_request else waits
+        if self._has_begun[is_request]:
+            (exchanges.requests if is_request else exchanges.responses).feed(data)
+        if piece.lost:
+            self._is_whole = False
+            self._begin()
 
     def closed(self, by: str) -> None:
         """See `streams.Sink`."""
@@ -339,7 +351,7 @@ def _nodes(path: Path, brokers: Sequence[Broker], places: dict[Place, int]) -> t
     """The id of each broker, and those of them that nobody tells: the lowest that are free."""
     nodes = [each.node for each in brokers]
     found: dict[Place, int] = {}
-    conversations = Conversations(frozenset(places), lambda client, broker, is_whole: _Names(found))
+    conversations = Conversations(frozenset(places), lambda client, broker, is_whole: _Names(found, is_whole))
     for number, segment in enumerate(segments(path) if None in nodes else ()):
         conversations.take(segment)
         if number % 1000 == 0 and None not in [_told(each, found, brokers) for each in brokers]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,6 @@ import dpkt
 from dpkt import ethernet, ip, pcap, tcp
 
 Packet = tuple[float, bytes]
-_END = b"the end of a capture of klamm's tests"
 CLIENT, BROKER = ("127.0.0.1", 50000), ("127.0.0.1", 9092)
 
 
@@ -24,13 +24,15 @@ def captured(ports: Sequence[int]) -> Iterator[list[Packet]]:
         taken.setsockopt(socket.SOL_SOCKET, 33, 256 << 20)  # SO_RCVBUFFORCE
         taken.bind(("lo", 0))
         found: list[Packet] = []
+        last = os.urandom(16)
+        """The bytes of a datagram that comes after all packets."""
 
         def take() -> None:
             import time
 
             while True:
                 data, (_, _, kind, *_) = taken.recvfrom(1 << 17)
-                if _END in data:  # it came after all packets of the test
+                if last in data:
                     return
                 if kind != socket.PACKET_OUTGOING and len(data) > 54 - 1 and {_port(data, 34), _port(data, 36)} & set(ports):
                     found.append((time.time(), data))
@@ -40,10 +42,10 @@ def captured(ports: Sequence[int]) -> Iterator[list[Packet]]:
         try:
             yield found
         finally:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ending:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
                 while thread.is_alive():
-                    ending.sendto(_END, ("127.0.0.1", 9))
-                    thread.join(0.1)
+                    end.sendto(last, ("127.0.0.1", 9))
+                    thread.join(0.2)
 
 
 def _port(data: bytes, at: int) -> int:

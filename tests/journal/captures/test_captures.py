@@ -91,7 +91,8 @@ def test_packets_that_come_twice_late_and_in_pieces_make_the_same_journal(tmp_pa
 def test_the_end_of_a_connection_may_come_before_what_was_said_last_and_its_beginning_twice(tmp_path: Path) -> None:
     packets, frames = conversation()
     for name, order in {
-        "ends first": [*packets[:-4], *packets[-2:], *packets[-4:-2]], "beginning again": [*packets[:9], packets[0], packets[1], *packets[9:]],
+        "ends first": [*packets[:-4], *packets[-2:], *packets[-4:-2]],
+        "beginning again": [*packets[:9], packets[0], packets[1], *packets[9:]],
     }.items():
         folder = tmp_path / name
         folder.mkdir()
@@ -140,6 +141,14 @@ def test_a_capture_that_begins_in_the_middle_has_what_follows_from_the_next_requ
         assert shown == frames[-len(found) :] and len(found) >= len(frames) - 6
     checked = check_quickly(tmp_path / "lake")
     assert checked.violations() == 0, [(verdict.rule, verdict.detail) for verdict in checked.judgement.verdicts]
+
+
+def test_the_id_of_a_broker_is_found_in_the_middle_of_a_connection_and_after_a_gap(tmp_path: Path) -> None:
+    packets, _ = conversation(4)
+    for name, some in {"middle": packets[3:], "gap": [*packets[:12], *packets[13:]]}.items():
+        (tmp_path / name).mkdir()
+        imported = made(tmp_path / name, some)
+        assert (imported.brokers, imported.guessed, imported.gaps) == ([7], [], int(name == "gap"))
 
 
 def test_packets_that_were_cut_by_the_capture_are_frames_that_are_cut(tmp_path: Path) -> None:
