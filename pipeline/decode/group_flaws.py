@@ -39,7 +39,8 @@ def joined(version: int, body: Body) -> Iterator[Flaw]:
         if members:
             yield "G-08", f"names {len(members)} members with error <error {body['errorCode']}>"
         return
-    if body["generationId"] < 1 or not body["memberId"] or not body["leader"]:
+    # No leader is named to a member of a group of KIP-848: the coordinator assigns the partitions.
+    if body["generationId"] < 1 or not body["memberId"]:
         yield "G-08", f"generation {body['generationId']}, member {body['memberId']!r}, leader {body['leader']!r} without an error"
     if members and body["leader"] != body["memberId"]:
         yield "G-08", f"tells {body['memberId']} of {len(members)} members, and {body['leader']} leads"

@@ -16,6 +16,8 @@ _BATCH = Struct(">qi4xb4x2xi").unpack_from
 _BEFORE_LENGTH_ENDS = 12
 _OF_BATCHES = 3
 """Version of Produce since which records are one batch of magic 2 (KIP-98)."""
+_WRITTEN = (0, 3, 6, 7, 20, 46, 56)
+"""Codes that come with a base offset: the records were written before the wait for replicas failed, or before this request."""
 _HEAD_TEXT = 40
 """Characters of base64 that have what `_BATCH` reads, 27 bytes, whole."""
 
@@ -48,7 +50,7 @@ def produced(version: int, body: Body) -> Iterator[Flaw]:
         offset, code = row["baseOffset"], row["errorCode"]
         if code == 0 and offset < 0:
             yield "O-01", f"{name}-{index} has base offset {offset} without an error"
-        elif code not in (0, 46) and offset >= 0:
+        elif code not in _WRITTEN and offset >= 0:
             yield "O-01", f"{name}-{index} has base offset {offset} with error <error {code}>"
 
 

@@ -83,7 +83,7 @@ FIELDS = (
     _column("produced", "list<struct<name string, partitionData list<struct<index int32, records struct<head string>>>>>",
             "Produce request with a transactional id"),
     _column("sequences", "list<struct<name string, index int32, producerId int64, producerEpoch int32, baseSequence int32, "
-            "records int32, crc int64, content int64>>",
+            "records int64, crc int64, content int64>>",
             "Produce request: the first sequence number of each batch with a producer id, its number of records, its checksum, and one of "
             "its size and times, which another producer epoch does not change; without numbers where the header of a batch is not whole"),
     _column("acks", "int32", "Produce request"),

@@ -77,29 +77,35 @@ WITH asked AS (
             FROM rare_fields LATERAL VIEW explode(listed) AS t WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 1)
         LATERAL VIEW explode(rows) AS p) a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
     WHERE a.p.errorCode = 0 AND a.p.offset >= 0 AND array_contains(q.latest, concat(a.topic, '-', a.p.partitionIndex))),
+named AS (
+    SELECT run_id, api_version, explode(names) AS name FROM rare_fields WHERE api_key = {ApiKey.DELETE_TOPICS} AND dir = 0),
 deleted AS (
-    SELECT run_id, explode(names) AS topic FROM rare_fields WHERE api_key = {ApiKey.DELETE_TOPICS} AND dir = 0 AND names IS NOT NULL),
-unsure AS (
-    SELECT DISTINCT run_id FROM rare_fields WHERE api_key = {ApiKey.DELETE_TOPICS} AND dir = 0 AND (names IS NULL OR api_version >= 6)),
+    SELECT d.run_id, coalesce(n.topic_name, d.name) AS topic, n.topic_name IS NULL AND d.api_version >= 6 AND length(d.name) = 22 AS is_id
+    FROM named d LEFT JOIN topic_names n ON n.run_id = d.run_id AND n.named_key = d.name),
 before AS (
-    SELECT l.run_id, l.node_id, l.conn_id, l.seq, l.answer_seq, l.topic, l.partition, l.offset, max(struct(k.base_offset, k.seq)) AS last
-    FROM asked l JOIN acknowledged k ON k.run_id = l.run_id AND k.node_id = l.node_id AND k.process = l.process AND k.topic = l.topic
-        AND k.partition = l.partition AND k.seq < l.seq
-    WHERE NOT EXISTS (SELECT 1 FROM deleted d WHERE d.run_id = l.run_id AND d.topic = l.topic)
-    GROUP BY ALL)
+    SELECT *, max(if(base_offset IS NULL, NULL, struct(base_offset, seq))) OVER (
+        PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS last
+    FROM (
+        SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, partition, offset, CAST(NULL AS BIGINT) AS base_offset FROM asked
+        UNION ALL SELECT run_id, node_id, process, NULL, seq, NULL, topic, partition, NULL, base_offset FROM acknowledged))
 SELECT run_id, node_id, conn_id, answer_seq AS seq,
     if(offset <= last.base_offset, concat(topic, '-', partition, ': ListOffsets says that the partition ends at ', offset, ', and offset ',
         last.base_offset, ' was acknowledged by all'), NULL) AS detail,
     array(last.seq, seq, answer_seq) AS evidence
-FROM before"""
+FROM before LEFT ANTI JOIN deleted USING (run_id, topic) LEFT ANTI JOIN (SELECT run_id FROM deleted WHERE is_id) USING (run_id)
+    LEFT ANTI JOIN moved USING (run_id, topic, partition)
+WHERE answer_seq IS NOT NULL AND last IS NOT NULL"""
 
 _BOTH_ENDS = f"""
-WITH journaled AS (SELECT run_id, node_id FROM ends LEFT ANTI JOIN gappy USING (run_id, node_id) GROUP BY run_id, node_id),
+WITH journaled AS (
+    SELECT run_id, node_id, process, min(first_ts_ns) AS first_ts_ns, max(last_ts_ns) AS last_ts_ns
+    FROM frame_counts LEFT ANTI JOIN gappy USING (run_id, node_id) GROUP BY run_id, node_id, process),
 sent AS (
     SELECT q.run_id, q.node_id, q.conn_id, q.seq, q.peer_id, q.client_id, q.api_key, q.correlation_id, q.length_prefix, a.seq AS answer_seq
     FROM (SELECT * FROM headers WHERE dir = 2 AND peer_id IS NOT NULL AND flags & 8 = 0 AND api_key NOT IN ({keys(OF_CONTROLLERS)})) q
     JOIN headers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq AND a.dir = 3
-    JOIN journaled j ON j.run_id = q.run_id AND j.node_id = q.peer_id
+    -- A broker that began later, or was killed with rows that it had not written, has no journal of this time.
+    JOIN journaled j ON j.run_id = q.run_id AND j.node_id = q.peer_id AND q.ts_ns >= j.first_ts_ns AND a.ts_ns <= j.last_ts_ns
     -- What a broker does not journal at all is not missing.
     JOIN (SELECT DISTINCT run_id, node_id, client_id, api_key FROM headers WHERE dir = 0) k
         ON k.run_id = q.run_id AND k.node_id = q.peer_id AND k.client_id = q.client_id AND k.api_key = q.api_key),
@@ -129,11 +135,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "L-04", "error", "What was acknowledged by all in-sync replicas stays: the end of the partition in ListOffsets is behind it. "
-        "Topics that are deleted in the run are not judged.", "KIP-207", ("acknowledged", "rare_fields"), _READABLE, about="acknowledged",
+        "Topics that are deleted in the run, and partitions whose leader changes in it, are not judged.", "KIP-207",
+        ("acknowledged", "rare_fields", "topic_names", "moved"), _READABLE, about="acknowledged",
         needs=(messages_of(ApiKey.LIST_OFFSETS),),
     ),
     Rule(
         "W-13", "error", "A request between brokers that was answered is in the journal of the broker that got it, with the same length.",
-        "wire 1", ("headers", "ends", "gappy"), _BOTH_ENDS,
+        "wire 1", ("headers", "frame_counts", "gappy"), _BOTH_ENDS,
     ),
 )

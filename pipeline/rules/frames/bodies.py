@@ -52,7 +52,8 @@ RULES: tuple[Rule, ...] = (
         1, ApiKey.FETCH, where=OF_CLIENTS,
     ),
     of_bodies(
-        "O-01", "error", "A partition that was produced to has a base offset exactly if it has no error.", "wire 12", 1, ApiKey.PRODUCE,
+        "O-01", "error", "A partition that was produced to has a base offset if it has no error, and none if it has an error and was not "
+        "written.", "wire 12", 1, ApiKey.PRODUCE,
     ),
     of_bodies(
         "O-02", "error", "ListOffsets has no offset with an error, and unknown offsets, times and leader epochs are -1.", "wire 12",
@@ -96,8 +97,8 @@ RULES: tuple[Rule, ...] = (
         "V-03", "error", "The finalized versions of a feature are among the supported ones.", "KIP-584", 1, ApiKey.API_VERSIONS,
     ),
     of_bodies(
-        "G-08", "error", "A member that joins gets a generation from 1 on, its id and the leader's; the leader alone is told the members, "
-        "each once.", "wire 12", 1, ApiKey.JOIN_GROUP,
+        "G-08", "error", "A member that joins gets a generation from 1 on and its id; the leader, if there is one, is told the members, "
+        "each once, and nobody else is.", "wire 12", 1, ApiKey.JOIN_GROUP,
     ),
     of_bodies(
         "G-09", "error", "ConsumerGroupHeartbeat assigns a partition once, and nothing with an error, and asks for heartbeats.", "KIP-848",

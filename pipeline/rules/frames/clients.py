@@ -111,7 +111,7 @@ RULES: tuple[Rule, ...] = (
         "K-02", "warn", "After ApiVersions a client sends only APIs and versions that the broker advertised.", "KIP-35",
         ("traffic", "negotiated", "ranges"), _ADVERTISED, about="negotiated", needs=(messages_of(ApiKey.API_VERSIONS),),
     ),
-    Rule("K-03", "warn", "A request of a client has no bytes behind its body.", "wire 3", rows=_SURPLUS),
+    Rule("K-03", "warn", "A request of a client has no bytes behind its body. Kafka ignores them.", "wire 3", rows=_SURPLUS),
     Rule(
         "K-08", "warn", f"A client asks a broker for metadata at most {STORM} times in a second.", "advice", ("rare_traffic", "clients"),
         _METADATA_STORM, needs=(messages_of(ApiKey.METADATA),),

@@ -11,16 +11,18 @@ _LAST = 2_147_483_647
 
 FETCH_CALLS = View(
     "fetch_calls",
-    ("headers",),
+    ("headers", "gappy"),
     f"""
 SELECT q.run_id, q.node_id, q.process, q.conn_id, q.seq, q.client_id, q.session_id, q.session_epoch, a.seq AS answer_seq,
     a.error_code AS error, a.session_id AS told_id
-FROM (SELECT * FROM headers WHERE api_key = {ApiKey.FETCH} AND dir = 0 AND session_epoch IS NOT NULL AND api_version >= 7) q
+FROM (
+    SELECT * FROM headers LEFT ANTI JOIN gappy USING (run_id, node_id)
+    WHERE api_key = {ApiKey.FETCH} AND dir = 0 AND session_epoch IS NOT NULL AND api_version >= 7) q
 LEFT JOIN (SELECT * FROM headers WHERE api_key = {ApiKey.FETCH} AND dir = 1) a
     ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq""",
     needs=(messages_of(ApiKey.FETCH),),
 )
-"""Fetch requests of versions that have sessions, with what was answered."""
+"""Fetch requests of versions that have sessions, with what was answered, where no rows are missing."""
 
 SESSION_STEPS = View(
     "session_steps",

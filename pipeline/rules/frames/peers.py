@@ -45,4 +45,17 @@ LEFT JOIN peers p ON p.run_id = f.run_id AND p.node_id = f.node_id AND p.process
 )
 """What single bodies show to be wrong (`pipeline/decode/flaw_finders.py`)."""
 
-VIEWS = (PEERS, BODY_COUNTS, FLAWS)
+MOVED = View(
+    "moved",
+    ("partition_state", "ends"),
+    f"""
+SELECT s.run_id, s.topic, s.partition, bool_or(e.node_id IS NULL) AS is_unseen
+FROM partition_state s
+LEFT JOIN (SELECT DISTINCT run_id, node_id FROM ends) e ON e.run_id = s.run_id AND e.node_id = s.leader
+WHERE s.api_key = {ApiKey.METADATA} AND s.dir = 1 AND s.topic IS NOT NULL AND s.leader >= 0
+GROUP BY s.run_id, s.topic, s.partition
+HAVING count(DISTINCT s.leader) > 1 OR count(DISTINCT s.leader_epoch) > 1 OR count(DISTINCT s.topic_id) > 1""",
+)
+"""The partitions that have several leaders, leader epochs or topic ids in Metadata; `is_unseen`: one of the leaders has no journal."""
+
+VIEWS = (PEERS, BODY_COUNTS, FLAWS, MOVED)

@@ -11,11 +11,14 @@ from klamm.protocol.apis import ApiKey
 KEPT_BATCHES = 5
 """A broker knows this number of the last batches of a producer at a partition."""
 
+_UNKNOWN = "7, 20"
+"""Codes after which a batch may be written or not."""
+
 _KEY = "run_id, topic, partition, producer_id, producer_epoch"
 
 SEQUENCED = View(
     "sequenced",
-    ("fields", "gappy"),
+    ("fields", "gappy", "moved"),
     f"""
 WITH batches AS (
     SELECT run_id, node_id, process, conn_id, seq, acks, client_id, b.name AS topic, b.index AS partition, b.producerId AS producer_id,
@@ -28,21 +31,22 @@ answers AS (
         FROM fields LATERAL VIEW explode(offsets) AS t WHERE api_key = {ApiKey.PRODUCE} AND dir = 1)
     LATERAL VIEW explode(rows) AS r)
 SELECT b.*, a.seq AS answer_seq, a.error, a.base_offset,
-    min(struct(b.node_id, b.process)) OVER w = max(struct(b.node_id, b.process)) OVER w AS is_at_one
+    m.run_id IS NULL AND min(struct(b.node_id, b.process)) OVER w = max(struct(b.node_id, b.process)) OVER w AS is_at_one
 FROM batches b LEFT JOIN answers a ON a.run_id = b.run_id AND a.node_id = b.node_id AND a.cause_seq = b.seq AND a.topic = b.topic
     AND a.partition = b.partition
+LEFT JOIN (SELECT * FROM moved WHERE is_unseen) m ON m.run_id = b.run_id AND m.topic = b.topic AND m.partition = b.partition
 WINDOW w AS (PARTITION BY b.run_id, b.topic, b.partition, b.producer_id, b.producer_epoch)""",
     needs=(messages_of(ApiKey.PRODUCE),),
 )
 """Batches with a producer id and what was answered; `is_at_one`: one process of a broker got all batches of this producer epoch at the
-partition."""
+partition, as far as is known: no leader of it is without a journal."""
 
 ORDERED_BATCHES = View(
     "ordered_batches",
     ("sequenced",),
     f"""
 SELECT *, row_number() OVER w AS nth, max(struct(first + records AS next, seq)) OVER before AS furthest,
-    coalesce(count_if(error = 0) OVER before, 0) AS taken, coalesce(count_if(error <> 0 AND answer_seq < seq) OVER before, 0) AS refused
+    coalesce(count_if(error = 0) OVER before, 0) AS taken, coalesce(count_if(error <> 0) OVER before, 0) AS refused
 FROM sequenced WHERE is_at_one AND first >= 0 AND records > 0
 WINDOW w AS (PARTITION BY {_KEY} ORDER BY seq),
     before AS (PARTITION BY {_KEY} ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",
@@ -55,7 +59,8 @@ REPEATED = View(
     ("ordered_batches",),
     f"""
 SELECT * FROM (
-    SELECT *, lag(struct(seq, answer_seq, crc, error, base_offset, taken, acks)) OVER (PARTITION BY {_KEY}, first ORDER BY seq) AS same
+    SELECT *, lag(struct(seq, answer_seq, crc, error, base_offset, taken, acks, refused))
+        OVER (PARTITION BY {_KEY}, first ORDER BY seq) AS same
     FROM ordered_batches)
 WHERE same IS NOT NULL""",
     needs=(messages_of(ApiKey.PRODUCE),),
@@ -93,7 +98,7 @@ FROM ordered_batches WHERE nth > 1 AND first > furthest.next AND answer_seq IS N
 
 _ONE_CONTENT = f"""
 SELECT run_id, node_id, conn_id, seq,
-    if(crc <> same.crc AND (same.answer_seq IS NULL OR same.answer_seq > seq OR same.error = 0),
+    if(crc <> same.crc AND refused = same.refused AND (same.answer_seq IS NULL OR same.answer_seq > seq OR same.error = 0),
         concat({_NAMED}, 'sequence number ', first, ' has other records than before'), NULL) AS detail,
     array_compact(array(same.seq, same.answer_seq, seq)) AS evidence
 FROM repeated_batches"""
@@ -110,15 +115,18 @@ WHERE crc = same.crc AND same.error = 0 AND same.base_offset >= 0 AND same.answe
     AND acks = -1 AND same.acks = -1 AND taken - same.taken <= {KEPT_BATCHES}"""
 
 _TWO_EPOCHS = f"""
+WITH open AS (
+    SELECT * FROM (
+        SELECT *, count_if(error NOT IN ({_UNKNOWN})) OVER (PARTITION BY {_KEY}, first, crc) AS known FROM sequenced)
+    WHERE known = 0 AND (answer_seq IS NULL AND acks <> 0 OR error IN ({_UNKNOWN})))
 SELECT l.run_id, l.node_id, l.conn_id, l.seq,
     concat({_WHO.format("l.")}, 'has the records of sequence number ', e.first, ' of epoch ', e.producer_epoch, ', of which nobody knows ',
         'whether they were written') AS detail,
     array_compact(array(if(e.seq IS NULL, NULL, struct(e.node_id AS node_id, e.seq AS seq)),
         if(e.answer_seq IS NULL, NULL, struct(e.node_id AS node_id, e.answer_seq AS seq)), struct(l.node_id AS node_id, l.seq AS seq)))
         AS evidence
-FROM sequenced l JOIN sequenced e ON e.run_id = l.run_id AND e.topic = l.topic AND e.partition = l.partition
+FROM sequenced l JOIN open e ON e.run_id = l.run_id AND e.topic = l.topic AND e.partition = l.partition
     AND e.producer_id = l.producer_id AND e.content = l.content AND e.producer_epoch < l.producer_epoch
-WHERE (e.answer_seq IS NULL AND e.acks <> 0 OR e.error IN (7, 20))
 UNION ALL
 SELECT run_id, node_id, conn_id, seq, NULL, NULL FROM sequenced WHERE producer_epoch > 0"""
 
@@ -136,7 +144,7 @@ RULES: tuple[Rule, ...] = (
         needs=_PRODUCES,
     ),
     Rule(
-        "P-03", "warn", "A sequence number has the same records whenever it is sent, unless it was refused.", "KIP-98",
+        "P-03", "warn", "A sequence number has the same records whenever it is sent, unless a batch was refused in between.", "KIP-98",
         ("repeated_batches",), _ONE_CONTENT, about="repeated_batches", needs=_PRODUCES,
     ),
     Rule(

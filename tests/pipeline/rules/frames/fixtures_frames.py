@@ -254,6 +254,16 @@ def a_client_leaves_out_an_epoch(run: Run) -> int:
     return session.fetch(7, 3, told=0, error=71)[0]
 
 
+@silent("F-05")
+@silent("K-10")
+def an_epoch_is_missing_where_rows_are(run: Run) -> None:
+    session = FetchingClient(run)
+    session.fetch(0, 0, told=7)
+    session.fetch(7, 1)
+    session.journal.skip()
+    session.fetch(7, 3)
+
+
 @bad("K-10")
 def a_client_repeats_an_epoch(run: Run) -> int:
     session = FetchingClient(run)
@@ -391,10 +401,30 @@ def a_topic_that_is_deleted_begins_again(run: Run) -> None:
     list_offsets(journal, -1, 0)
 
 
+@silent("L-04")
+def a_topic_that_is_deleted_by_its_id_begins_again(run: Run) -> None:
+    journal = run.journal()
+    produced(journal, 4)
+    request, answer = messages.DeleteTopicsRequest, messages.DeleteTopicsResponse
+    asked = journal.request(1, ApiKey.DELETE_TOPICS, 6, request(topics=[request.DeleteTopicState(None, bodies.ID)]))
+    journal.response(1, asked, answer(responses=[answer.DeletableTopicResult(name="t", topic_id=bodies.ID)]))
+    list_offsets(journal, -1, 0)
+
+
+@silent("L-04")
+def a_partition_that_another_broker_led_meanwhile_may_end_before(run: Run) -> None:
+    journal = run.journal()
+    bodies.write(run, bodies.metadata(1))
+    produced(journal, 4)
+    bodies.write(run, bodies.metadata(2))
+    bodies.write(run, bodies.metadata(1))
+    list_offsets(journal, -1, 4)
+
+
 # --- W-13
 
 
-def between(run: Run, arrives: bool, length: int = 0) -> tuple[int, int]:
+def between(run: Run, arrives: bool, goes_on: bool = True) -> tuple[int, int]:
     """Broker 1 allocates producer ids at broker 2, twice; what the second journal has of the second request. The place of that."""
     first, second = run.journal(1), run.journal(2)
     request, response = messages.AllocateProducerIdsRequest(1, 9), messages.AllocateProducerIdsResponse()
@@ -406,7 +436,7 @@ def between(run: Run, arrives: bool, length: int = 0) -> tuple[int, int]:
         if corr == 1 or arrives:
             got = second.request(1, ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, corr=corr, client_id="1")
             second.response(1, got, response)
-        else:
+        elif goes_on:
             exchange(second, 2)
     return 1, int(asked)
 
@@ -414,6 +444,11 @@ def between(run: Run, arrives: bool, length: int = 0) -> tuple[int, int]:
 @good("W-13")
 def what_a_broker_sent_is_in_the_journal_of_the_other(run: Run) -> None:
     between(run, arrives=True)
+
+
+@good("W-13")
+def what_a_killed_broker_got_last_is_not_judged(run: Run) -> None:
+    between(run, arrives=False, goes_on=False)
 
 
 @bad("W-13")
