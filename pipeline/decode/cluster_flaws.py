@@ -11,8 +11,6 @@ from klamm.pipeline.decode.json_codec import Body
 from klamm.protocol.apis import ApiKey
 
 _PORTS = range(1, 1 << 16)
-_WITH_IDS = 10
-"""Version of Metadata since which topics have ids."""
 _LEADERLESS = (5, 72)
 """LEADER_NOT_AVAILABLE and LISTENER_NOT_FOUND: a partition has no leader that the client could reach."""
 
@@ -48,13 +46,15 @@ def metadata(version: int, body: Body) -> Iterator[Flaw]:
     """M-01 to M-03, M-05, M-06."""
     yield from _brokers(body)
     live = {row["nodeId"] for row in body.get("brokers") or ()}
+    # Before inter-broker protocol 2.8 no topic has an id.
+    has_ids = any(topic.get("topicId") not in (None, NO_ID) for topic in body.get("topics") or ())
     for topic in body.get("topics") or ():
         name, rows = topic.get("name") or topic.get("topicId"), topic.get("partitions") or ()
         if topic["errorCode"]:
             if rows:
                 yield "M-06", f"{name} has {len(rows)} partitions with error <error {topic['errorCode']}>"
             continue
-        if version >= _WITH_IDS and topic.get("topicId") == NO_ID:
+        if has_ids and topic["topicId"] == NO_ID:
             yield "M-06", f"{name} has no id"
         yield from _partitions(name, rows, live)
 

@@ -78,7 +78,7 @@ RULES: tuple[Rule, ...] = (
         "controller 15", 1, ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER,
     ),
     of_bodies(
-        "M-06", "error", "A topic in Metadata has partitions, and since version 10 an id, exactly if it has no error.", "KIP-516",
+        "M-06", "error", "A topic in Metadata with an error has no partitions; one without has an id if others have.", "KIP-516",
         1, ApiKey.METADATA,
     ),
     of_bodies(

@@ -15,7 +15,8 @@ from klamm.tests.pipeline.rules.controllers import State
 from klamm.tests.pipeline.rules.fixtures import FIXTURES, Run
 from klamm.tests.pipeline.rules.fixtures_controller_answers import create, led
 
-CAREFUL = {rule.id for rule in runner.rules().values() if {"gappy", "ends"} & set(rule.reads)}
+OF_FETCHES = {"F-05", "K-10", "K-11"}
+CAREFUL = {rule.id for rule in runner.rules().values() if {"gappy", "ends"} & set(rule.reads)} | OF_FETCHES
 """Rules that look at gaps."""
 
 SURE = {"W-02", "W-05", "W-07", "W-08", "W-09", "W-11"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from klamm.protocol import messages
@@ -78,18 +78,19 @@ def listed(**row: Any) -> Exchange:
 
 def metadata(
     *leaders: int, error: int = 0, code: int = 0, brokers: Any = ((1, "h", 9092), (2, "h", 9093)), topic_id: bytes = ID,
-    numbers: tuple[int, ...] | None = None,
+    numbers: tuple[int, ...] | None = None, others: Sequence[tuple[str, bytes]] = (),
 ) -> Exchange:
-    """Metadata of a topic whose partitions have these leaders."""
+    """Metadata of a topic whose partitions have these leaders, and of others, with their ids, without partitions."""
     form = messages.MetadataResponse
     rows: list[Any] = [
         form.MetadataResponsePartition(error_code=code, partition_index=number, leader_id=leader, leader_epoch=0)
         for number, leader in zip(numbers or range(len(leaders)), leaders, strict=True)
     ]
-    topic = form.MetadataResponseTopic(error_code=error, name="t", topic_id=topic_id, partitions=rows)
-    asked = messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name="t")])
+    topics = [form.MetadataResponseTopic(error_code=error, name="t", topic_id=topic_id, partitions=rows)]
+    topics += [form.MetadataResponseTopic(name=name, topic_id=each) for name, each in others]
+    asked = messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic.name) for topic in topics])
     listed = [form.MetadataResponseBroker(*each) for each in brokers]
-    return Exchange(ApiKey.METADATA, 12, asked, form(brokers=listed, cluster_id="c", controller_id=1, topics=[topic]))
+    return Exchange(ApiKey.METADATA, 12, asked, form(brokers=listed, cluster_id="c", controller_id=1, topics=topics))
 
 
 def described(*brokers: tuple[int, str, int]) -> Exchange:
@@ -194,7 +195,7 @@ GOOD: dict[str, list[Exchange]] = {
     "M-02": [metadata(1), metadata(-1, code=5), metadata(1, code=9)],
     "M-03": [metadata(1, 1, numbers=(1, 0)), metadata()],
     "M-05": [metadata(1), described((1, "h", 9092))],
-    "M-06": [metadata(1), metadata(error=3, topic_id=bytes(16))],
+    "M-06": [metadata(1), metadata(error=3, topic_id=bytes(16)), metadata(1, topic_id=bytes(16))],
     "M-08": [coordinator(node_id=1, host="h", port=9092), coordinator(node_id=-1, host="", port=-1, error_code=15)],
     "V-01": [versions(*EVERYTHING)],
     "V-02": [versions(*EVERYTHING), versions(entry(18, 0, 4), entry(1, 0, 11))],
@@ -218,7 +219,7 @@ BAD: dict[str, list[Exchange]] = {
     "M-02": [metadata(-1), metadata(1, code=5)],
     "M-03": [metadata(1, 1, numbers=(0, 2)), metadata(1, 1, numbers=(1, 1))],
     "M-05": [metadata(1, brokers=((1, "h", 0),)), metadata(1, brokers=((1, "h", 1), (1, "i", 1))), described((1, "", 9092))],
-    "M-06": [metadata(1, error=3), metadata(1, topic_id=bytes(16))],
+    "M-06": [metadata(1, error=3), metadata(1, topic_id=bytes(16), others=[("u", ID)])],
     "M-08": [coordinator(node_id=1, host="", port=9092), coordinator(node_id=1, host="h", port=9092, error_code=15)],
     "V-01": [versions(entry(18, 0, 4), entry(18, 0, 4)), versions(entry(18, 0, 4), entry(3, 4, 3)), versions(entry(3, 0, 4))],
     "V-02": [versions(entry(18, 0, 4), entry(1, 0, 13)), versions(entry(18, 0, 4), entry(11, 0, 1), entry(14, 0, 1))],
