@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.merge import Merged, merge_small
 from klamm.pipeline.lake.tables import SILVER
@@ -20,12 +20,8 @@ def compact(lake: Path) -> list[Merged]:
     Raises PipelineFailed if rows get lost; then the part is not replaced.
     """
     for table in SILVER:
-        manifest.sweep(lake, table.path)
-    done = merge_small(lake, many=1)
-    for table in SILVER:
-        if manifest.entries(lake, table.path):
-            manifest.rewrite(lake, table.path)
-    return done
+        delta_log.sweep(lake, table.path)
+    return merge_small(lake, many=1)
 
 
 def purge(lake: Path) -> int:
@@ -34,8 +30,8 @@ def purge(lake: Path) -> int:
     removed = 0
     for name in ("frames", "events"):
         table = f"bronze/{name}"
-        parts = manifest.entries(lake, table)
+        parts = delta_log.entries(lake, table)
         if parts:
-            manifest.drop(lake, table, parts)
-            removed += len(manifest.sweep(lake, table))
+            delta_log.drop(lake, table, parts)
+            removed += len(delta_log.sweep(lake, table))
     return removed

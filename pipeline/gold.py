@@ -1,8 +1,8 @@
-"""Silver to gold: the tables that people look at. Each is one SQL statement over the views of `tables.views` and prepared ones.
+"""Silver to gold: the tables that people look at. Each is one SQL statement over the views of `spark_views.views` and prepared ones.
 
-Whenever a run has new rows, its gold is computed again, and the folder of the run is overwritten; of a run that goes on for long only what
-is not final (`lake/windows.py`). The tables of verdicts are made at the same time, from the same views (`rules/runner.py`). Each table is
-entered in its manifest as soon as its files are in their place; verdicts come last, and say of which rows gold was made.
+Whenever a run has new rows, its gold is computed again, in place of what was there; of a run that goes on for long only what
+is not final (`lake/windows.py`). The tables of verdicts are made at the same time, from the same views (`rules/runner.py`). They are
+committed last, and say of which rows gold was made.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import table_parts as parts
-from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.tables import (
     API_MATRIX,
     CLIENT_SCORECARD,
@@ -257,12 +257,13 @@ def build_gold(
 
 
 def _build_whole(spark: SparkSession, lake: Path, runs: Sequence[str], begin: Begin) -> Judgement:
-    parts.clear(lake, QUERIES, BATCH)
+    entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
-        parts.enter(lake, _build(spark, lake, table, query_of(table), runs, rows))
+        entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
 
     judgement = judge_lake(spark, lake, runs, readers=_readers(Contents(lake, runs, ()), build), begin=begin)
+    delta_log.append(lake, QUERIES, entries)
     write_judgement(lake, judgement, runs, with_gold=True)
     drop_parts(lake, QUERIES, runs, behind=None)
     return judgement
@@ -282,19 +283,18 @@ def _build_windows(spark: SparkSession, lake: Path, run: str, sizes: WindowSizes
 
 def _build_window(spark: SparkSession, lake: Path, window: Window, begin: Begin) -> None:
     runs = [window.run]
-    for part in window.parts:
-        parts.clear(lake, QUERIES, part.batch(BATCH))
+    entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
         if table in (*SUMS, *OF_ROWS, *THAT_END):
             for part in window.parts:
-                made = _build(spark, lake, table, query_of(table, part), runs, rows, part.batch(BATCH), part.since_ns)
-                parts.enter(lake, [part.dated(entry) for entry in made])
+                entries.extend(_build(spark, lake, table, query_of(table, part), runs, rows, part.batch(BATCH), part.since_ns))
         elif window.end is None:
-            parts.enter(lake, _build(spark, lake, table, query_of(table), runs, rows))
+            entries.extend(_build(spark, lake, table, query_of(table), runs, rows))
 
     contents = Contents(lake, runs, (), window=window)
     judgement = judge_lake(spark, lake, runs, readers=_readers(contents, build), window=window, begin=begin)
+    delta_log.append(lake, QUERIES, entries)
     write_window(lake, judgement, window)
 
 
@@ -314,19 +314,18 @@ def _build(
     spark: SparkSession, lake: Path, table: Table, query: str, runs: Sequence[str], total: int, batch: str = BATCH,
     since_ns: int | None = None,
 ) -> list[Entry]:
-    """Write one table from `total` rows of silver. A run that had rows before and has none now gets an entry without rows."""
-    entries = []
+    """Write one table from `total` rows of silver. A run that had rows before and has none now gets an entry without a file."""
+    entries = list[Entry]()
     if total > 0:
         sql = spark.sql(query)
         if WINDOW in table.columns:
             sql = sql.selectExpr("*", f"{'NULL' if since_ns is None else since_ns} AS {WINDOW.name}")
         rows = _cast(sql, table)
-        if not parts.write_few(lake, table, rows, batch, WRITTEN_HERE):
-            parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, batch, runs)
-        entries = parts.adopt(lake, table, batch, runs)
+        few = parts.write_few(lake, table, rows, batch, WRITTEN_HERE)
+        entries = parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, batch) if few is None else few
     there = {entry.run for entry in entries}
-    before = [entry for entry in manifest.entries(lake, table.path, runs) if entry.batch == batch]
-    return entries + [entry._replace(rows=0) for entry in before if entry.run not in there]
+    before = [entry for entry in delta_log.entries(lake, table.path, runs) if entry.batch == batch]
+    return entries + [entry._replace(rows=0, bytes=0) for entry in before if entry.run not in there]
 
 
 def _cast(rows: DataFrame, table: Table) -> DataFrame:

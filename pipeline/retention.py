@@ -1,4 +1,4 @@
-"""Retention: removes what is older than a limit from the journal, bronze, silver, gold and the manifests together.
+"""Retention: removes what is older than a limit from the journal, bronze, silver and gold together.
 
 A run whose newest row is older is removed as a whole. Of a run that goes on the parts of silver are removed whose newest row is older, and
 then the segments of the journal and of bronze that have no row in silver any more. So data stays until the whole part or segment is too
@@ -19,11 +19,11 @@ from pathlib import Path
 
 from klamm.journal.reading import is_written, last_number, locked, retained_to, segments
 from klamm.journal.segments import RETAINED, Segment, journal_folder
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
-from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.stream import account
 
@@ -44,10 +44,8 @@ class Removal:
     """Rows of `frames` and `events` that are removed from silver."""
     left: dict[str, int] = field(default_factory=dict)
     """Rows of `frames` and `events` that stay."""
-    parts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """Table → (run, batch) of its parts."""
     paths: list[str] = field(default_factory=list)
-    """The files and folders of these parts."""
+    """Files of tables."""
     segments: list[str] = field(default_factory=list)
     """Segments of the journal, of runs that go on."""
     retained: dict[str, int] = field(default_factory=dict)
@@ -60,16 +58,16 @@ class Removal:
     @property
     def is_empty(self) -> bool:
         """Nothing is removed."""
-        return not (self.runs or self.parts or self.segments)
+        return not (self.runs or self.paths or self.segments)
 
     @property
     def line(self) -> str:
         """For people: what is removed, in numbers."""
         oldest = f" and the oldest rows of {len(self.shortened)} more" if self.shortened else ""
         frames, events = _counted(self.rows["frames"], "frame"), _counted(self.rows["events"], "event")
-        journal, parts = _counted(self.journal_files, "segment"), _counted(sum(map(len, self.parts.values())), "part")
+        journal, files = _counted(self.journal_files, "segment"), _counted(len(self.paths), "file")
         return (
-            f"{_counted(len(self.runs), 'run')}{oldest}: {frames} and {events}, {journal} of the journal, {parts} of tables, "
+            f"{_counted(len(self.runs), 'run')}{oldest}: {frames} and {events}, {journal} of the journal, {files} of tables, "
             f"{self.bytes / 1e6:,.1f} MB"
         )
 
@@ -81,7 +79,7 @@ def _counted(number: int, noun: str) -> str:
 def retain(lake: Path, commits: Commits, limit_ns: int | None, named: Collection[str] = (), *, dry_run: bool = False) -> Removal:
     """Remove what is older than `limit_ns` (nanoseconds since 1970), and the runs `named`; with `dry_run` only say what would be.
 
-    The caller holds the lock of the lake, and no stream has a batch. Raises PipelineFailed if silver lacks rows, for a run that does not
+    The caller holds the lock of the lake, and no batch is being made. Raises PipelineFailed if silver lacks rows, for a run that does not
     exist, and for a named run that a broker writes.
     """
     account(lake, commits)
@@ -95,7 +93,7 @@ def retain(lake: Path, commits: Commits, limit_ns: int | None, named: Collection
 
 
 def finish(lake: Path) -> None:
-    """Finish a removal that was interrupted. The caller holds the lock of the lake, and no stream has a batch."""
+    """Finish a removal that was interrupted. The caller holds the lock of the lake, and no batch is being made."""
     plan = Store(lake).read(PLAN)
     if plan is not None:
         _execute(lake, Removal(**json.loads(plan)), Commits(lake))
@@ -103,11 +101,10 @@ def finish(lake: Path) -> None:
 
 def _execute(lake: Path, plan: Removal, commits: Commits) -> None:
     """Each step can be repeated."""
-    store = Store(lake)
+    store, gone = Store(lake), set(plan.paths)
     commits.forget(plan.runs, plan.left)
-    for table, keys in plan.parts.items():
-        gone = set(map(tuple, keys))
-        manifest.drop(lake, table, [entry for entry in manifest.entries(lake, table) if (entry.run, entry.batch) in gone])
+    for table in delta_log.tables(lake):
+        delta_log.drop(lake, table, [entry for entry in delta_log.entries(lake, table) if entry.path in gone])
     for folder, number in plan.retained.items():
         if store.has(folder):
             store.put(f"{folder}/{RETAINED}", str(number).encode())
@@ -124,6 +121,14 @@ def _remove_journal(folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _last_ns(entry: Entry) -> int | None:
+    """The time of the newest row of a file; of gold only if it is final: then its batch says where it ends (`windows.WindowPart`)."""
+    if not entry.table.startswith("gold/"):
+        return entry.last_ts_ns
+    number = entry.batch.rpartition("-")[2]
+    return int(number) - 1 if number.isdigit() else None
+
+
 class _Planning:
     """Finds what to remove. `plan` has the result."""
 
@@ -131,8 +136,8 @@ class _Planning:
         self._lake, self._commits = lake, commits
         self.plan = Removal()
         by_run: dict[str, list[Entry]] = {}
-        for table in manifest.tables(lake):
-            for entry in manifest.entries(lake, table):
+        for table in delta_log.tables(lake):
+            for entry in delta_log.entries(lake, table):
                 by_run.setdefault(entry.run, []).append(entry)
         journals: dict[str, list[Segment]] = {}
         for segment in segments(lake):
@@ -144,9 +149,9 @@ class _Planning:
         for run in sorted(every):
             self._plan_run(run, by_run.get(run, []), journals.get(run, []), limit_ns, run in named)
         for table, of in SILVER_ROWS.items():
-            gone = {tuple(key) for key in self.plan.parts.get(table, ())}
+            gone = set(self.plan.paths)
             for entry in (entry for entries in by_run.values() for entry in entries if entry.table == table):
-                rows = self.plan.rows if (entry.run, entry.batch) in gone else self.plan.left
+                rows = self.plan.rows if entry.path in gone else self.plan.left
                 rows[of] = rows.get(of, 0) + entry.rows
         for rows in (self.plan.rows, self.plan.left):
             rows |= {of: rows.get(of, 0) for of in ("frames", "events")}
@@ -159,8 +164,7 @@ class _Planning:
         if is_named:
             self._whole(run, entries, journal)
         elif limit_ns is not None:
-            entries = [entry if entry.table.startswith("gold/") else manifest.with_bounds(self._lake, entry) for entry in entries]
-            newest = [entry.last_ts_ns for entry in entries if entry.last_ts_ns is not None]
+            newest = [ns for entry in entries if (ns := _last_ns(entry)) is not None]
             newest += [segment.path.stat().st_mtime_ns for segment in journal if (run, batch_name(segment)) not in self._commits]
             if not is_live and newest and max(newest) < limit_ns:
                 self._whole(run, entries, journal)
@@ -190,9 +194,7 @@ class _Planning:
         gone += [
             entry for entry in in_bronze.values() if entry.batch not in names and entry.last_ts_ns is not None and entry.last_ts_ns < before
         ]
-        gone += [
-            entry for entry in entries if entry.table.startswith("gold/") and entry.last_ts_ns is not None and entry.last_ts_ns < limit_ns
-        ]
+        gone += [entry for entry in entries if entry.table.startswith("gold/") and (_last_ns(entry) or limit_ns) < limit_ns]
         if gone or old:
             self.plan.shortened.append(run)
             self._add(gone, old)
@@ -214,9 +216,8 @@ class _Planning:
 
     def _add(self, entries: Iterable[Entry], journal: Iterable[Segment]) -> None:
         for entry in entries:
-            self.plan.parts.setdefault(entry.table, []).append((entry.run, entry.batch))
             self.plan.paths.append(entry.path)
-            self.plan.bytes += sum(file.stat().st_size for file in manifest.part_files(self._lake, entry))
+            self.plan.bytes += entry.bytes
         for segment in journal:
             self.plan.journal_files += 1
             self.plan.bytes += segment.path.stat().st_size

@@ -1,8 +1,8 @@
 """`klamm pipeline run` and `watch`: from the journal of a lake to its tables.
 
 Brokers that run are asked to seal their segments; segments that dead brokers left are sealed here. Then sealed segments are converted to
-bronze while the JVM starts, and the stream does the rest (`pipeline/stream.py`). `watch` repeats the first part each second while the
-stream continues.
+bronze while the JVM starts, and brought into silver in batches (`pipeline/stream.py`). `watch` does the first part each second, also while
+a batch is made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm.journal.reading import ask_to_seal, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
 from klamm.pipeline import stream
 from klamm.pipeline.gold import build_gold
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.bronze import (
     Converted,
@@ -136,27 +136,29 @@ def watch(
         stream.prepare(lake)
         commits = Commits(lake)
         spark = session()
-        query = stream.start(spark, lake, every_s=every_s)
+        silver = stream.Silver(lake)
         progress.begin("watching", None)
         segments = PendingSegments(lake, commits)
         kept_at = time.monotonic()
-        try:
-            while not stop.is_set() and query.isActive:
+        with ThreadPoolExecutor(1) as pool:
+            batches = pool.submit(silver.catch_up, spark)
+            while not stop.is_set():
                 found, _ = own_segments(segments.look())
                 _want_seals(segments.written)
                 converted = convert_all(spark, lake, found, progress.step)
                 commits.add(converted)
                 if converted:
                     looked(converted, Share(rows_of_silver(lake), sum(commits.rows.values())))
-                if time.monotonic() - kept_at >= upkeep_s:
-                    query.processAllAvailable()
+                is_due = time.monotonic() - kept_at >= upkeep_s
+                if batches.done() or is_due:
+                    batches.result()
+                    batches = pool.submit(silver.catch_up, spark)
+                if is_due:
+                    batches.result()
                     upkeep(lake, commits, keep_ns)
                     kept_at = time.monotonic()
                 stop.wait(every_s)
-        finally:
-            query.stop()
-        if query.exception() is not None:
-            raise query.exception()
+            batches.result()
     outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns)
     return outcome._replace(segments=commits.added + outcome.segments)
 
@@ -164,7 +166,7 @@ def watch(
 def _bronze_and_silver(
     lake: Path, commits: Commits, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
 ) -> list[Converted]:
-    """Convert segments to bronze and commit them; then the stream reads all commits that are not folded, and silver has their rows."""
+    """Convert segments to bronze and commit them; then silver gets the rows of all commits that it lacks."""
     spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
     commits.add(converted)
     progress.begin("silver", None)
@@ -173,7 +175,7 @@ def _bronze_and_silver(
         progress.begin("silver", tasks)
         return progress.step
 
-    stream.start(spark, lake, every_s=None, begin=begin).awaitTermination()
+    stream.Silver(lake).catch_up(spark, begin)
     return converted
 
 
@@ -195,7 +197,7 @@ def _bronze_while_spark_starts(
 def _gold(session: Callable[[], SparkSession], lake: Path, progress: Progress) -> Judgement | None:
     """Make gold for the runs whose gold was not made of all rows that silver has now; of the others no part may be gone."""
     chosen = old_gold(lake)
-    every = {entry.run for table in GOLD for entry in manifest.entries(lake, table.path)}
+    every = {entry.run for table in GOLD for entry in delta_log.entries(lake, table.path)}
     refuse_missing(lake, [table.path for table in GOLD], every.difference(chosen))
     if not chosen:
         return None
@@ -209,7 +211,7 @@ def _gold(session: Callable[[], SparkSession], lake: Path, progress: Progress) -
 
 def rows_of_silver(lake: Path) -> int:
     """The rows of bronze that silver has: frames and events."""
-    return sum(manifest.rows(lake, table.path) for table in (MESSAGES, QUARANTINE, EVENT_TABLE))
+    return sum(delta_log.rows(lake, table.path) for table in (MESSAGES, QUARANTINE, EVENT_TABLE))
 
 
 def _want_seals(folders: Sequence[Path]) -> None:

@@ -1,29 +1,26 @@
 """Bronze to silver: decodes a batch of files once and writes all tables that they fill.
 
-A batch is one micro-batch of the stream, with files of one or more runs. Spark only says which worker does what: a task is a list of files
-of bronze, or of row groups in them, and the worker reads and writes Parquet itself (`silver_files.py`). Each table gets a folder
-`run=<id>/batch=<id>`, and then a line in its manifest. A batch that was interrupted comes again with the same tasks, and its folders are
-replaced. No row may get lost: the files of messages and quarantine must have as many rows together as bronze has frames. What files have
-is what their tasks report: the driver reads no file, it only compares names and sizes.
+A batch has files of one or more runs. Spark only says which worker does what: a task is a list of files of bronze, or of row groups in
+them, and the worker reads and writes Parquet itself (`silver_files.py`). Then the files are committed to the log of each table, with the
+number of the batch: tables that have it already stay as they are. No row may get lost: the files of messages and quarantine must have as
+many rows together as bronze has frames. What files have is what their tasks report; the driver reads no file.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake import table_parts as parts
+from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.store import Store
-from klamm.pipeline.lake.table_parts import WrittenFile
-from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, Table
-from klamm.pipeline.silver_files import FROM_EVENTS, FROM_FRAMES, WRITTEN, Piece, received, write_tasks
+from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, SILVER
+from klamm.pipeline.silver_files import WRITTEN, Piece, received, write_tasks
 from klamm.pipeline.spark.task_counts import ended_tasks
 
 if TYPE_CHECKING:
@@ -35,6 +32,9 @@ LEAST_ROWS = 1 << 16
 """A second task is worth the start of another worker only if both have this number of rows."""
 BALANCE = 4
 """There are this number of tasks or more where there are rows for them, so that no core waits long for the last one."""
+
+COMMITTED = (*(table for table in SILVER if table is not MESSAGES), MESSAGES)
+"""The tables in the order in which a batch is committed: when the last one has its number, all have it."""
 
 
 class RowsLostError(PipelineFailed):
@@ -54,28 +54,33 @@ Begin = Callable[[int], Callable[[int], None]]
 """Called with the number of tasks of a batch; what it returns is called with the number of tasks that have ended since its last call."""
 
 
-def build_silver(
-    spark: SparkSession, lake: Path, sources: Sequence[Source], batch_id: int | str, begin: Begin | None = None
-) -> list[Entry]:
-    """Write the rows of these files to all tables of silver; returns the new entries of the manifests. Raises RowsLostError."""
-    batch = str(batch_id)
-    made = [
-        (tables, whole, expected)
-        for name, tables, whole in (("frames", FROM_FRAMES, (MESSAGES, QUARANTINE)), ("events", FROM_EVENTS, (EVENT_TABLE,)))
-        if (expected := _rows_by_run(sources, name))
-    ]
-    for tables, _, _ in made:
-        parts.clear(lake, tables, batch)
-    work, files = tasks(lake, sources), list[WrittenFile]()
+def build_silver(spark: SparkSession, lake: Path, sources: Sequence[Source], number: int, begin: Begin | None = None) -> list[Entry]:
+    """Write the rows of these files to all tables of silver, as the batch of this number; returns the new files. Raises RowsLostError."""
+    work, files = tasks(lake, sources), list[Entry]()
     if work:
         numbers = spark.range(0, len(work), 1, len(work))
-        written = numbers.mapInArrow(partial(write_tasks, str(lake), batch, work), WRITTEN)
+        written = numbers.mapInArrow(partial(write_tasks, str(lake), str(number), work), WRITTEN)
         with nullcontext() if begin is None else ended_tasks(spark, begin(len(work))):
             rows = written.collect()
         files = [file for row in rows for file in received(row.report).files]
-    entries = [entry for tables, whole, expected in made for entry in _adopted(lake, tables, whole, batch, expected, files)]
-    manifest.append(lake, entries)
-    return entries
+    refuse_loss(sources, files)
+    filled = {file.table for file in files}
+    delta_log.append(lake, [table for table in COMMITTED if table is MESSAGES or table.path in filled], files, number)
+    return files
+
+
+def refuse_loss(sources: Sequence[Source], files: Sequence[Entry]) -> None:
+    """Raise RowsLostError if the files of a batch have not each row of its sources once."""
+    for table, whole in (("frames", (MESSAGES, QUARANTINE)), ("events", (EVENT_TABLE,))):
+        expected, paths = Counter[str](), {one.path for one in whole}
+        for source in sources:
+            if source.table == table:
+                expected[source.run] += source.rows
+        for run, rows in expected.items():
+            found = sum(file.rows for file in files if file.run == run and file.table in paths)
+            if found != rows:
+                names = " and ".join(one.name for one in whole)
+                raise RowsLostError(f"run {run}: {rows} rows in bronze, {found} in {names}")
 
 
 def tasks(lake: Path, sources: Sequence[Source]) -> list[list[Piece]]:
@@ -105,26 +110,3 @@ def _pieces(lake: Path, source: Source, size: int) -> Iterator[tuple[int, Piece]
     file = pq.read_metadata(Store(lake).address(source.path))
     for number in range(file.num_row_groups):
         yield file.row_group(number).num_rows, Piece(source.table, source.run, source.path, number)
-
-
-def _rows_by_run(sources: Sequence[Source], table: str) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for source in sources:
-        if source.table == table:
-            counts[source.run] += source.rows
-    return counts
-
-
-def _adopted(
-    lake: Path, tables: tuple[Table, ...], whole: tuple[Table, ...], batch: str, expected: Mapping[str, int], files: Iterable[WrittenFile]
-) -> list[Entry]:
-    """Move the parts to their places, if the tables `whole` together have all rows that came in. `files` are those that tasks reported."""
-    reported: dict[tuple[str, str], list[WrittenFile]] = {}
-    for file in files:
-        reported.setdefault((file.table, file.run), []).append(file)
-    for run, rows in expected.items():
-        found = sum(file.told.rows for table in whole for file in reported.get((table.path, run), ()))
-        if found != rows:
-            names = " and ".join(table.name for table in whole)
-            raise RowsLostError(f"run {run}: {rows} rows in bronze, {found} in {names}")
-    return [entry for table in tables for entry in parts.adopt(lake, table, batch, expected, reported)]

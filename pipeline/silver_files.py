@@ -1,8 +1,8 @@
 """Writes all tables of silver in Spark's workers, which read the files of bronze themselves: Spark never sees a row.
 
-A task writes one file per table and run, named after the number of the task. A task that is repeated writes the same files again. A file
-has a temporary name until it is complete. Tasks have the rows of a run together and end its files before those of the next run begin, so a
-worker holds at most one row group of each table, two of a table with frequent APIs apart.
+A task writes one file per table and run. A task that is repeated writes files of its own, and those that are reported become valid. Tasks
+have the rows of a run together and end its files before those of the next run begin, so a worker holds at most one row group of each table,
+two of a table with frequent APIs apart.
 
 `decode_into` and `events_into` make the same rows without files and without Spark.
 """
@@ -24,12 +24,12 @@ from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
 from klamm.pipeline.decode.batches import INPUT, LISTS, decode_batches, joined
 from klamm.pipeline.decode.fields import Values
 from klamm.pipeline.lake.column_types import arrow_type
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.manifest import Footers
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.store import Store
-from klamm.pipeline.lake.table_parts import WrittenFile, folder_of_run, stage
+from klamm.pipeline.lake.table_parts import new_file
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     BROKER_STATE,
@@ -81,39 +81,37 @@ class Piece(NamedTuple):
 
 
 class Files:
-    """The files of one run that a task writes. `close` gives them their names."""
+    """The files of one run that a task writes. `close` completes them."""
 
     def __init__(self, lake: Path, batch: str, run: str, task: int) -> None:
-        self._lake, self._batch, self._run = lake, batch, run
-        self._name = f"part-{task:05d}.parquet"
-        self._files: dict[Table, RowGroups] = {}
+        self._lake, self._batch, self._run, self._task = lake, batch, run, task
+        self._files: dict[Table, tuple[str, RowGroups]] = {}
 
     def add(self, table: Table, rows: pa.RecordBatch) -> None:
         """Add rows with the columns of a table but those for people, which are added here; at least one row."""
-        file = self._files.get(table)
-        if file is None:
-            path = stage(self._lake, table, self._batch) / folder_of_run(self._run) / self._name
-            file = self._files[table] = RowGroups(path, frequent=table.frequent)
-        file.add(with_names(table, rows))
+        if table not in self._files:
+            name = new_file(table, self._run, self._batch, self._task)
+            self._files[table] = name, RowGroups(Store(self._lake), name, frequent=table.frequent)
+        self._files[table][1].add(with_names(table, rows))
 
-    def close(self) -> list[WrittenFile]:
-        """Write the remaining rows and complete the files."""
-        for file in self._files.values():
+    def close(self) -> list[Entry]:
+        """Write the remaining rows and complete the files; what the logs of their tables are to say of them."""
+        for _, file in self._files.values():
             file.close()
-        return [WrittenFile(table.path, self._run, self._name, file.bytes, file.told) for table, file in self._files.items()]
+        return [Entry(table.path, self._run, self._batch, name, *file.told) for table, (name, file) in self._files.items()]
 
 
 class TaskReport(NamedTuple):
     """What a task has read of bronze, in rows, and the files that it wrote."""
 
     rows: int
-    files: list[WrittenFile]
+    files: list[Entry]
 
 
 def received(report: str) -> TaskReport:
     """The report of a task from its JSON."""
     rows, files = orjson.loads(report)
-    return TaskReport(rows, [WrittenFile(table, run, name, size, Footers(*told)) for table, run, name, size, told in files])
+    return TaskReport(rows, [Entry(*file) for file in files])
 
 
 def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -126,7 +124,7 @@ def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers
 
 def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> TaskReport:
     """Write all tables of silver that these rows of bronze fill. Pieces of a run stand together."""
-    count, written = 0, list[WrittenFile]()
+    count, written = 0, list[Entry]()
 
     def counted(table: str, chosen: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         nonlocal count

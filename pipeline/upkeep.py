@@ -6,11 +6,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.merge import merge_small
-from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
 from klamm.pipeline.retention import Removal, retain
 from klamm.pipeline.stream import account
 
@@ -24,7 +22,7 @@ class Upkept(NamedTuple):
 
 
 def upkeep(lake: Path, commits: Commits, keep_ns: int | None) -> Upkept:
-    """Keep a lake small; without `keep_ns` nothing is removed. Silver has all rows of the commits, and no stream has a batch.
+    """Keep a lake small; without `keep_ns` nothing is removed. Silver has all rows of the commits, and no batch is being made.
 
     Raises PipelineFailed if rows of bronze are missing in silver.
     """
@@ -32,6 +30,4 @@ def upkeep(lake: Path, commits: Commits, keep_ns: int | None) -> Upkept:
     commits.fold(lambda run: missing.numbers_by_node(missing.silver_numbers(lake, run)))
     plan = Removal() if keep_ns is None else retain(lake, commits, time.time_ns() - keep_ns)
     merge_small(lake)
-    for table in (*BRONZE, *SILVER, *GOLD):
-        manifest.tidy(lake, table.path)
     return Upkept(plan.runs, plan.shortened, [] if plan.is_empty else [plan.line])

@@ -326,9 +326,9 @@ def pipeline_tables_page() -> str:
         NOTE,
         "# The tables of the pipeline\n",
         "From `pipeline/lake/tables.py`. `klamm pipeline run LAKE` makes them, as Parquet in `LAKE/<layer>/<table>/run=<id>/`.",
-        "Only what `_manifest.jsonl` of a table names is part of it (`pipeline/lake/manifest.py`). Columns that a table shares with the",
-        "journal are explained in [journal.md](journal.md): `header` stands for all columns of `frames` but `frame`; a column without",
-        "a sentence means what the name says.\n",
+        "Only files that the log of a table names (its folder `_delta_log`) are part of it. Columns that a table shares with the journal",
+        "are explained in [journal.md](journal.md): `header` stands for all columns of `frames` but `frame`; a column without a sentence",
+        "means what the name says.\n",
     ]
     header = set(tables.HEADER)
     for table in (*tables.SILVER, *tables.GOLD):

@@ -1,1 +1,1 @@
-"""The lake: its folder, its tables, their manifests and parts, and bronze."""
+"""The lake: its folder, its tables, their logs and files, and bronze."""

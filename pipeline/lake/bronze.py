@@ -1,8 +1,8 @@
 """Converts sealed segments of the journal to bronze: one Parquet file per segment, with its rows unchanged and the name of the segment.
 
-A file is written under a temporary name, so a run that was killed leaves no half-written table. When the file is complete, the manifest
-names it. Then a file in `bronze/commits` lists the segments that became valid together. The stream to silver reads these commits and never
-looks for Parquet files; the rows of the lake are counted from them too. Of a segment with a torn end, all complete batches are converted.
+A file has its name when it is complete, so a run that was killed leaves no half-written table; then the log of the table names it. Then a
+file in `bronze/commits` lists the segments that became valid together. What makes silver reads these commits and never looks for Parquet
+files; the rows of the lake are counted from them too. Of a segment with a torn end, all complete batches are converted.
 A small journal is converted in this process while the JVM starts, a large one by Spark's workers, with the same function.
 """
 
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.journal.reading import is_written, node_folders, open_segment, place_of, segments, written_by
 from klamm.journal.segments import Segment, is_part, segment_of
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.row_numbers import Span, spans_of
 from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.table_parts import folder_of_run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +52,10 @@ class Converted(NamedTuple):
     first_ts_ns: int | None = None
     last_ts_ns: int | None = None
     spans: Sequence[Span] | None = None
-    """The numbers of its rows; None if there are more than SPANS, or if an older Klamm converted it."""
+    """The numbers of its rows; None if there are more than SPANS."""
+    bytes: int = 0
+    statistics: str = ""
+    """Of its file, as Delta has them."""
 
     @property
     def lost(self) -> str | None:
@@ -60,12 +64,13 @@ class Converted(NamedTuple):
 
     @property
     def entry(self) -> Entry:
-        """Its line of the manifest."""
-        return Entry(f"bronze/{self.table}", self.run, self.batch, self.path, self.rows, self.first_ts_ns, self.last_ts_ns)
+        """Its file in the log of the table."""
+        table = f"bronze/{self.table}"
+        return Entry(table, self.run, self.batch, self.path, self.rows, self.first_ts_ns, self.last_ts_ns, self.bytes, self.statistics)
 
 
 def batch_name(segment: Segment) -> str:
-    """The name of a segment in manifests and commits, beside that of its run."""
+    """The name of a segment in the log of a table and in commits, beside that of its run."""
     return f"node={segment.node}/{segment.name}"
 
 
@@ -148,9 +153,9 @@ def convert(lake: Path, segment: Segment) -> Converted:
     """
     import pyarrow as pa
 
-    store, path = Store(lake), f"bronze/{segment.table}/run={segment.run}/node={segment.node}/{Path(segment.name).stem}.parquet"
+    store, path = Store(lake), f"bronze/{segment.table}/{folder_of_run(segment.run)}/node={segment.node}/{Path(segment.name).stem}.parquet"
     reader = open_segment(segment.path)
-    groups, schema = RowGroups(store.address(path), GROUP_ROWS), None
+    groups, schema = RowGroups(store, path, GROUP_ROWS), None
     numbers = []
     for batch in reader:
         _same_journal(segment, batch)
@@ -167,7 +172,7 @@ def convert(lake: Path, segment: Segment) -> Converted:
     spans = spans_of(pa.Table.from_batches(numbers)) if numbers else []
     return Converted(
         segment.table, segment.run, batch_name(segment), path, groups.rows, reader.torn,
-        written.first_ts_ns, written.last_ts_ns, spans if len(spans) <= SPANS else None,
+        written.first_ts_ns, written.last_ts_ns, spans if len(spans) <= SPANS else None, written.bytes, written.statistics,
     )
 
 

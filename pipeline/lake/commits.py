@@ -1,6 +1,6 @@
 """The commits of bronze: which segments became valid together, and which rows of each journal are committed.
 
-A commit is a file in `bronze/commits`; the stream to silver reads these files and never looks for Parquet files. When silver has the rows
+A commit is a file in `bronze/commits`; what makes silver reads these files and never looks for Parquet files. When silver has the rows
 of commits they are folded: `bronze/committed.json` then says of each journal which numbers are committed, and the files are deleted. So
 a journal that never ends does not cost more each day.
 """
@@ -11,24 +11,24 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from klamm.journal.segments import segment_number
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import Converted
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.row_numbers import Span, has, merged
 from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.tables import BRONZE
 
 COMMITS = "bronze/commits"
 COMMITTED = "bronze/committed.json"
-COMMIT_COLUMNS = "table string, run string, batch string, path string, rows bigint"
 COMMIT_ROWS = 4_000_000
-"""Approximate number of rows of a commit, and so of a micro-batch."""
+"""Approximate number of rows of a commit."""
 
 PURGED = (
-    "{} was moved, or another version of Klamm made its tables, and bronze was purged: they cannot be made again from bronze. "
+    "another version of Klamm made the tables of {}, and bronze was purged: they cannot be made again from bronze. "
     "Remove bronze, silver, gold and _checkpoints to make all of them from the journal"
 )
 
@@ -59,6 +59,28 @@ class Committed:
         return segment in self.segments or (number is not None and has(self.spans, number))
 
 
+class Commit(NamedTuple):
+    """A commit that is not folded."""
+
+    number: int
+    name: str
+    store: Store
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Its segments. Raises PipelineFailed."""
+        try:
+            return [json.loads(line) for line in (self.store.read(self.name) or b"").splitlines()]
+        except ValueError as problem:
+            raise PipelineFailed(f"{self.store.address(self.name)} {_DAMAGED}") from problem
+
+
+def waiting(lake: Path, behind: int = -1) -> list[Commit]:
+    """The commits with greater numbers than `behind`, in order."""
+    store = Store(lake)
+    found = ((name.removeprefix(f"{COMMITS}/").removesuffix(".json"), name) for name in store.names(COMMITS, ".json"))
+    return [Commit(int(number), name, store) for number, name in found if number.isdigit() and int(number) > behind]
+
+
 class Commits:
     """The commits of bronze. `(run, batch) in commits` says whether a segment is committed."""
 
@@ -73,14 +95,9 @@ class Commits:
         self.last = -1
         """Number of the last commit."""
         self._read_folded()
-        folded = self.last
-        for number, name in self._files():
-            if number > folded:
-                self.last = number
-                try:
-                    self._count([json.loads(line) for line in (self._store.read(name) or b"").splitlines()])
-                except ValueError as problem:
-                    raise PipelineFailed(f"{self._store.address(name)} {_DAMAGED}") from problem
+        for commit in waiting(lake, self.last):
+            self.last = commit.number
+            self._count(commit.lines())
 
     def __contains__(self, segment: object) -> bool:
         if not isinstance(segment, tuple):
@@ -93,7 +110,7 @@ class Commits:
     @property
     def is_folded(self) -> bool:
         """No commit waits for being folded."""
-        return not self._files()
+        return not waiting(self._lake)
 
     @property
     def runs(self) -> set[str]:
@@ -107,18 +124,18 @@ class Commits:
         return {(run, f"node={node}/{name}"): why for (run, node), one in journals for name, why in one.torn.items()}
 
     def add(self, converted: Sequence[Converted]) -> None:
-        """Make segments valid: first their lines of the manifest, then commits of about COMMIT_ROWS rows each."""
+        """Make segments valid: first their files in the logs of bronze, then commits of about COMMIT_ROWS rows each."""
         new = [one for one in converted if (one.run, one.batch) not in self]
-        manifest.append(self._lake, [one.entry for one in new])
+        delta_log.append(self._lake, BRONZE, [one.entry for one in new])
         self._commit(new)
         self.added += len(new)
 
     def fold(self, spans_of: Callable[[str], Mapping[int, Sequence[Span]]]) -> None:
-        """Put all commits into `committed.json` and delete their files. Silver has their rows, and no batch of the stream is unfinished.
+        """Put all commits into `committed.json` and delete their files. Silver has their rows.
 
         `spans_of` reads the numbers of the rows of a run by node; it is called for runs whose commits lack them.
         """
-        files = self._files()
+        files = waiting(self._lake)
         if not files:
             return
         for run in sorted({run for (run, _), one in self.journals.items() if not one.has_all_spans}):
@@ -129,23 +146,23 @@ class Commits:
         for one in self.journals.values():
             one.segments = {name for name in one.segments if (number := segment_number(name)) is None or not has(one.spans, number)}
         self._write_folded()
-        for _, name in files:
-            self._store.delete(name)
+        for commit in files:
+            self._store.delete(commit.name)
 
     def begin_again(self) -> None:
         """Commit all segments of bronze again, for a stream from the beginning. Raises PipelineFailed if bronze was purged."""
         if not self.journals:
             return
-        entries = [entry for table in self.rows for entry in manifest.entries(self._lake, f"bronze/{table}")]
+        entries = [entry for table in self.rows for entry in delta_log.entries(self._lake, f"bronze/{table}")]
         entries = [entry for entry in entries if (entry.run, entry.batch) in self]
         for table, rows in self.rows.items():
             if sum(entry.rows for entry in entries if entry.table == f"bronze/{table}") < rows:
                 raise PipelineFailed(PURGED.format(self._lake))
-        files = self._files()
+        files = waiting(self._lake)
         self.rows = dict.fromkeys(self.rows, 0)
         self._write_folded()
-        for _, name in files:
-            self._store.delete(name)
+        for commit in files:
+            self._store.delete(commit.name)
         self._commit([_of(entry) for entry in entries], with_numbers=False)
 
     def forget(self, runs: Iterable[str], rows: Mapping[str, int]) -> None:
@@ -156,11 +173,6 @@ class Commits:
         self.journals = {journal: one for journal, one in self.journals.items() if journal[0] not in gone}
         self.rows = dict(rows)
         self._write_folded()
-
-    def _files(self) -> list[tuple[int, str]]:
-        """Number and name of the commits that are not folded."""
-        found = ((name.removeprefix(f"{COMMITS}/").removesuffix(".json"), name) for name in self._store.names(COMMITS, ".json"))
-        return [(int(number), name) for number, name in found if number.isdigit()]
 
     def _commit(self, converted: Sequence[Converted], *, with_numbers: bool = True) -> None:
         chunk: list[Converted] = []
@@ -243,6 +255,6 @@ def _of(entry: Entry) -> Converted:
 
 
 def _parts(batch: str) -> tuple[int, str]:
-    """Node and name of the segment with this name in manifests."""
+    """Node and name of the segment with this name in logs."""
     node, _, name = batch.removeprefix("node=").partition("/")
     return int(node), name

@@ -1,7 +1,7 @@
-"""Finds the part of a table that cannot be read, after something failed: which file it is, and how it is made again.
+"""Finds the file of a table that cannot be read, after something failed: which file it is, and how it is made again.
 
 Readers of Parquet say of a damaged file that its magic bytes are missing, or that a path does not exist. So when reading the tables of a
-lake has failed, every file that the manifests name is read here. Nothing is read before something failed.
+lake has failed, every file that the logs of tables name is read here. Nothing is read before something failed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.folder import CHECKPOINTS, LAYERS, SPARKS_OWN, PipelineFailed
-from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.delta_log import Entry
+from klamm.pipeline.lake.folder import SPARKS_OWN, PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import GOLD, SILVER
@@ -23,7 +23,7 @@ READERS = ("pyarrow", "duckdb", *SPARKS_OWN)
 
 @contextmanager
 def damage_named(lake: Path) -> Iterator[None]:
-    """If reading tables fails and a part is missing or damaged, PipelineFailed says which one, and what makes it again.
+    """If reading tables fails and a file is missing or damaged, PipelineFailed says which one, and what makes it again.
 
     Exceptions of other kinds stay as they are, and so do those of a connection that broke: then it is Spark's JVM that has ended.
     """
@@ -41,23 +41,20 @@ EVERY = tuple(table.path for table in (*SILVER, *GOLD))
 
 
 def refuse_missing(lake: Path, tables: Iterable[str] = EVERY, runs: Collection[str] | None = None) -> None:
-    """Raise PipelineFailed if a part of these runs, or of all, has fewer files or rows than its table says.
-
-    Only the ends of files are read.
-
-    A reader of a folder from which a file was removed would not notice it.
-    """
+    """Raise PipelineFailed if a file of these runs, or of all, is missing or has another size than its table says. Nothing is read."""
+    store = Store(lake)
     for table in tables:
-        for entry in manifest.entries(lake, table, runs):
-            if entry.rows and manifest.told(lake, entry).rows != entry.rows:
-                why = _damage(lake, entry)
-                raise PipelineFailed(f"{why}; {_remedy(lake, entry)}")
+        for entry in delta_log.entries(lake, table, runs):
+            size = store.size(entry.path)
+            if size != entry.bytes:
+                what = "is missing" if size is None else f"is damaged: it has {size} bytes of {entry.bytes}"
+                raise PipelineFailed(f"{store.address(entry.path)} {what}; {_remedy(lake, entry)}")
 
 
 def damaged_parts(lake: Path) -> Iterator[str]:
     """A line for each file that is missing or damaged. All files of all tables are read."""
-    for table in sorted(manifest.tables(lake), key=lambda table: LAYERS.index(table.partition("/")[0])):
-        for entry in manifest.entries(lake, table):
+    for table in delta_log.tables(lake):
+        for entry in delta_log.entries(lake, table):
             why = _damage(lake, entry)
             if why is not None:
                 yield f"{why}; {_remedy(lake, entry)}"
@@ -68,24 +65,23 @@ def _damage(lake: Path, entry: Entry) -> str | None:
 
     if entry.rows == 0:
         return None
-    files, rows = manifest.part_files(lake, entry), 0
-    for file in files:
-        try:
-            with opened(file) as parquet:
-                rows += sum(parquet.read_row_group(number).num_rows for number in range(parquet.num_row_groups))
-        except (OSError, pa.ArrowException) as problem:
-            return f"{file} is damaged ({' '.join(str(problem).split())[:120]})"
-    if rows != entry.rows:
-        return f"{Store(lake).address(entry.path)} is {'damaged' if files else 'missing'}: {rows} of {entry.rows} rows are there"
-    return None
+    file = Store(lake).address(entry.path)
+    try:
+        with opened(file) as parquet:
+            rows = sum(parquet.read_row_group(number).num_rows for number in range(parquet.num_row_groups))
+    except FileNotFoundError:
+        return f"{file} is missing"
+    except (OSError, pa.ArrowException) as problem:
+        return f"{file} is damaged ({' '.join(str(problem).split())[:120]})"
+    return None if rows == entry.rows else f"{file} is damaged: {rows} of {entry.rows} rows are there"
 
 
 def _remedy(lake: Path, entry: Entry) -> str:
-    """What makes a part of a table again."""
+    """What makes a file of a table again."""
     layer, place = entry.table.partition("/")[0], Store(lake).address
     if layer == "gold":
         return f"remove {place('gold')} and repeat `klamm pipeline run`: it is made again from silver"
-    has_bronze = any(manifest.rows(lake, f"bronze/{name}", {entry.run}) for name in ("frames", "events"))
+    has_bronze = any(delta_log.rows(lake, f"bronze/{name}", {entry.run}) for name in ("frames", "events"))
     if layer == "silver" and has_bronze:
-        return f"remove {place(CHECKPOINTS)} and repeat `klamm pipeline run`: silver and gold are made again from bronze"
-    return f"remove {place('bronze')} and {place(CHECKPOINTS)} and repeat `klamm pipeline run`: all tables are made again from the journal"
+        return f"remove {place('silver')} and repeat `klamm pipeline run`: silver and gold are made again from bronze"
+    return f"remove {place('bronze')} and {place('silver')} and repeat `klamm pipeline run`: all tables are made again from the journal"

@@ -29,7 +29,17 @@ def existing(lake: Path) -> Path:
     path = lake.resolve()
     if not any((path / name).is_dir() for name in ("journal", *LAYERS)):
         raise PipelineFailed(f"{lake}: not a lake, because it has no folder `journal`")
+    refuse_manifests(path)
     return path
+
+
+def refuse_manifests(lake: Path) -> None:
+    """Raise PipelineFailed if an older Klamm made the tables: they have manifests in place of a log."""
+    if any(True for layer in LAYERS for _ in (lake / layer).glob("*/_manifest.jsonl")):
+        raise PipelineFailed(
+            f"{lake}: an older Klamm made its tables; remove bronze, silver, gold and _checkpoints there, and `klamm pipeline run` makes "
+            "them again from the journal"
+        )
 
 
 @contextmanager

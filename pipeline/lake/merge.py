@@ -3,8 +3,8 @@
 A lake that is brought up to date each minute gets a part in each table each time. Parts that follow each other in time are merged until a
 part has about `ROWS` rows or `BYTES` bytes, or covers a week, so that retention can remove it some day; such a part is not merged again.
 Rows are sorted by broker, connection and row; those of frequent APIs are apart, as in all files of silver (`row_groups.py`). The new part
-has a name of its own; one line of the manifest puts it in the place of the old ones, and then their files are deleted. What a killed
-merge leaves no line names, and the next run removes it.
+has a name of its own; one commit puts it in the place of the old ones, and then their files are deleted. What a killed merge leaves
+is in no log, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.store import Store
-from klamm.pipeline.lake.table_parts import part_path
+from klamm.pipeline.lake.table_parts import new_file
 from klamm.pipeline.lake.tables import SILVER, Table
 
 if TYPE_CHECKING:
@@ -38,6 +38,15 @@ SORTED_BY = ("node_id", "conn_id", "seq")
 PREFIX = "compact-"
 
 
+class Part(NamedTuple):
+    """The files that a batch wrote of a run, their rows, and the bounds of their time."""
+
+    files: list[Entry]
+    rows: int
+    first_ts_ns: int
+    last_ts_ns: int
+
+
 class Merged(NamedTuple):
     """Parts of one run of one table that became one part."""
 
@@ -50,28 +59,35 @@ class Merged(NamedTuple):
 def merge_small(lake: Path, many: int = MANY) -> list[Merged]:
     """Merge the small parts of runs that have more than `many` of them in a table.
 
-    The caller holds the lock of the lake, and no stream has a batch. Raises PipelineFailed, and replaces nothing, if rows get lost.
+    The caller holds the lock of the lake, and no batch is being made. Raises PipelineFailed, and replaces nothing, if rows get lost.
     """
     done = []
     for table in SILVER:
-        by_run: dict[str, list[Entry]] = {}
-        for entry in manifest.entries(lake, table.path):
-            if entry.rows < ROWS // 2:
-                by_run.setdefault(entry.run, []).append(entry)
+        by_part: dict[tuple[str, str], list[Entry]] = {}
+        for entry in delta_log.entries(lake, table.path):
+            by_part.setdefault((entry.run, entry.batch), []).append(entry)
+        by_run: dict[str, list[Part]] = {}
+        for (run, _), files in by_part.items():
+            if sum(file.rows for file in files) < ROWS // 2:
+                by_run.setdefault(run, []).append(_part(files))
         for run, small in by_run.items():
             if len(small) > many:
                 done += [_merge(lake, table, run, group) for group in _groups(lake, small)]
     return done
 
 
-def _groups(lake: Path, parts: Sequence[Entry]) -> Iterator[list[Entry]]:
+def _part(files: list[Entry]) -> Part:
+    first, last = (file.first_ts_ns for file in files), (file.last_ts_ns for file in files)
+    return Part(files, sum(file.rows for file in files), min(one or 0 for one in first), max(one or 0 for one in last))
+
+
+def _groups(lake: Path, parts: Sequence[Part]) -> Iterator[list[Part]]:
     """Parts that become one, at least two each, in the order of their time."""
-    group: list[Entry] = []
+    group: list[Part] = []
     rows = size = 0
-    for part in sorted(parts, key=lambda part: (part.first_ts_ns or 0, part.last_ts_ns or 0)):
-        here = sum(_uncompressed(file) for file in manifest.part_files(lake, part))
-        first = group[0].first_ts_ns if group else None
-        is_long = first is not None and part.last_ts_ns is not None and part.last_ts_ns - first > WEEK_NS
+    for part in sorted(parts, key=lambda part: (part.first_ts_ns, part.last_ts_ns)):
+        here = sum(_uncompressed(Store(lake).address(file.path)) for file in part.files)
+        is_long = bool(group) and part.last_ts_ns - group[0].first_ts_ns > WEEK_NS
         if group and (rows + part.rows > ROWS or size + here > BYTES or is_long):
             if len(group) > 1:
                 yield group
@@ -90,22 +106,18 @@ def _uncompressed(file: Path) -> int:
     return sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
 
 
-def _merge(lake: Path, table: Table, run: str, parts: Sequence[Entry]) -> Merged:
-    numbers = [entry.batch for entry in manifest.entries(lake, table.path, {run}) if entry.batch.startswith(PREFIX)]
+def _merge(lake: Path, table: Table, run: str, parts: Sequence[Part]) -> Merged:
+    numbers = [entry.batch for entry in delta_log.entries(lake, table.path, {run}) if entry.batch.startswith(PREFIX)]
     batch = f"{PREFIX}{1 + max((int(name.removeprefix(PREFIX)) for name in numbers), default=-1)}"
-    path, rows = part_path(table, run, batch), sum(part.rows for part in parts)
-    store = Store(lake)
-    store.delete(path)
-    told = manifest.Footers()
-    if rows:
-        groups = RowGroups(store.address(f"{path}/part-00000.parquet"), frequent=table.frequent)
-        _write(groups, _sorted([file for part in parts for file in manifest.part_files(lake, part)]))
-        told = groups.told
-    if told.rows != rows:
-        raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {told.rows}")
-    manifest.replace(lake, Entry(table.path, run, batch, path, *told), parts)
-    for part in parts:
-        store.delete(part.path)
+    store, old, rows = Store(lake), [file for part in parts for file in part.files], sum(part.rows for part in parts)
+    name = new_file(table, run, batch)
+    groups = RowGroups(store, name, frequent=table.frequent)
+    _write(groups, _sorted([store.address(file.path) for file in old]))
+    if groups.told.rows != rows:
+        raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {groups.told.rows}")
+    if delta_log.replace(lake, Entry(table.path, run, batch, name, *groups.told), old):
+        for file in old:
+            store.delete(file.path)
     return Merged(table.path, run, len(parts), rows)
 
 

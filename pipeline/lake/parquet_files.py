@@ -1,13 +1,17 @@
-"""Files of Parquet in a lake, and their rows without Spark: each page has a checksum, and who reads a page compares it.
+"""Files of Parquet in a lake, their rows without Spark, and what the log says of them.
+
+Each page has a checksum, and who reads a page compares it.
 
 Without it a flipped bit may be another value that nobody notices.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,6 +19,56 @@ if TYPE_CHECKING:
 
 WRITTEN: Mapping[str, str | bool] = {"compression": "zstd", "write_page_checksum": True}
 """Options of pyarrow's writers."""
+
+LONGEST_STATED = 64
+"""Longer texts have no least and greatest value in the log."""
+
+
+class Told(NamedTuple):
+    """What the log says of a file (`delta_log.Entry`): its rows, the bounds of their `ts_ns`, its size, and Delta's statistics."""
+
+    rows: int
+    first_ts_ns: int | None
+    last_ts_ns: int | None
+    bytes: int
+    statistics: str
+
+
+def told(about: parquet.FileMetaData | None, size: int) -> Told:
+    """What the end of a file of this size says. Readers that ask for a time or a broker open only the files that may have it.
+
+    Without the end of a file there is none.
+    """
+    if about is None:
+        return Told(0, None, None, 0, "")
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    groups = [about.row_group(number) for number in range(about.num_row_groups)]
+    groups = [group for group in groups if group.num_rows]
+    for number, name in enumerate(column.path for column in about.schema):
+        if "." in name:  # within a list or a struct
+            continue
+        stated = [group.column(number).statistics for group in groups]
+        if stated and all(one is not None and one.has_min_max for one in stated):
+            least, greatest = min(one.min for one in stated), max(one.max for one in stated)
+            if _is_stated(least) and _is_stated(greatest):
+                low[name], high[name] = _as_json(least), _as_json(greatest, up=True)
+    statistics = json.dumps({"numRecords": about.num_rows, "minValues": low, "maxValues": high})
+    return Told(about.num_rows, low.get("ts_ns"), high.get("ts_ns"), size, statistics)
+
+
+def _is_stated(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= LONGEST_STATED
+    return isinstance(value, int | datetime) and not isinstance(value, bool)
+
+
+def _as_json(value: Any, up: bool = False) -> Any:
+    """A value as Delta's statistics have it: a time has milliseconds there, and the greatest must not be less than it is."""
+    if not isinstance(value, datetime):
+        return value
+    rounded = value + timedelta(microseconds=-value.microsecond % 1000) if up else value
+    return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def opened(path: Path) -> parquet.ParquetFile:

@@ -13,12 +13,10 @@ differences. Bytes and bodies have no statistics, for nobody looks for a range o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klamm.machine.replaced_file import temporary_path
-from klamm.pipeline.lake.manifest import Footers, of_metadata
-from klamm.pipeline.lake.parquet_files import WRITTEN
+from klamm.pipeline.lake.parquet_files import WRITTEN, Told, told
+from klamm.pipeline.lake.store import NewFile, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,15 +56,16 @@ class _Waiting:
 class RowGroups:
     """The row groups of one file. `close` completes and names the file; without rows there is no file."""
 
-    def __init__(self, path: Path, rows: int | None = None, frequent: Sequence[int] = ()) -> None:
+    def __init__(self, store: Store, name: str, rows: int | None = None, frequent: Sequence[int] = ()) -> None:
         """`rows`: of a row group, if not ROWS. `frequent`: API keys whose rows are apart from all others."""
-        self._path = path
-        self._unfinished = temporary_path(path)
+        self._store, self._name = store, name
+        self._file: NewFile | None = None
         self._limit = ROWS if rows is None else rows
         self._frequent = frequent
         self._waiting, self._waiting_apart = _Waiting(), _Waiting()
         self._writer: parquet.ParquetWriter | None = None
         self._metadata: list[parquet.FileMetaData] = []
+        self._bytes = 0
         self.rows = 0
         """Number of rows that were added."""
 
@@ -86,19 +85,14 @@ class RowGroups:
         for waiting in (self._waiting_apart, self._waiting):
             if waiting.rows:
                 self._write(waiting)
-        if self._writer is not None:
+        if self._writer is not None and self._file is not None:
             self._writer.close()
-            self._unfinished.replace(self._path)
+            self._bytes = self._file.complete()
 
     @property
-    def told(self) -> Footers:
+    def told(self) -> Told:
         """What the end of the complete file says, as its writer knows it; nothing is read."""
-        return of_metadata(self._metadata)
-
-    @property
-    def bytes(self) -> int:
-        """The size of the complete file; 0 if there is none."""
-        return self._path.stat().st_size if self._metadata else 0
+        return told(self._metadata[0] if self._metadata else None, self._bytes)
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
         """The rows in batches, each of which has only rows of frequent APIs, or none; and whether it has."""
@@ -122,17 +116,17 @@ class RowGroups:
 
         batches = waiting.take()
         if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _writer(self._unfinished, batches[0].schema, self._metadata)
+            self._file = self._store.create(self._name)
+            self._writer = _writer(self._file.sink, batches[0].schema, self._metadata)
         self._writer.write_table(pa.Table.from_batches(batches))
 
 
-def _writer(path: Path, schema: pa.Schema, metadata: list[parquet.FileMetaData]) -> parquet.ParquetWriter:
+def _writer(sink: pa.NativeFile, schema: pa.Schema, metadata: list[parquet.FileMetaData]) -> parquet.ParquetWriter:
     import pyarrow.parquet as pq
 
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     return pq.ParquetWriter(
-        path,
+        sink,
         schema,
         **WRITTEN,
         compression_level=1,

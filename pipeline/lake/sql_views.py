@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from klamm.journal.columns import Direction
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.column_types import duckdb_type, spark_type
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER, Table, direction_words
@@ -60,14 +60,14 @@ FROM group_generations g LEFT JOIN (
 def statements(lake: Path, engine: Engine) -> list[str]:
     """CREATE VIEW statements for all tables of a lake (an absolute path), in the order in which they are to be executed.
 
-    Views name the files that the manifests have now: after another run of the pipeline they are made again.
+    Views name the files that the tables have now: after another run of the pipeline they are made again.
     """
     create = "CREATE OR REPLACE VIEW" if engine == "duckdb" else "CREATE OR REPLACE TEMPORARY VIEW"
     names = ", ".join(f"({key}, {_text(api.name)})" for key, api in sorted(APIS.items()))
     found = [f"{create} api_names AS SELECT * FROM (VALUES {names}) AS named(api_key, api)"]
     store = Store(lake)
     for table in TABLES:
-        entries = [entry for entry in manifest.entries(lake, table.path) if entry.rows]
+        entries = [entry for entry in delta_log.entries(lake, table.path) if entry.rows]
         paths = [str(store.address(entry.path)) for entry in entries]
         if engine == "spark" and paths:
             schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in table.columns)
@@ -99,7 +99,7 @@ def _selection(table: Table, paths: Sequence[str], engine: Engine) -> str:
     nulls = ", ".join(f"CAST(NULL AS {type_of(column.type)}) AS {quote}{column.name}{quote}" for column in table.columns)
     rows = f"SELECT {nulls} LIMIT 0"
     if engine == "duckdb" and paths:
-        files = ", ".join(_text(path if path.endswith(".parquet") else f"{path}/*.parquet") for path in paths)
+        files = ", ".join(map(_text, paths))
         rows = f"({rows}) UNION ALL BY NAME SELECT * FROM read_parquet([{files}], union_by_name = true, hive_partitioning = false)"
     elif paths:
         rows = f"SELECT * FROM {table.name}_files"

@@ -1,26 +1,17 @@
-"""The tables of silver and gold as data, and the views by which they are read.
+"""The tables of silver and gold as data.
 
 A table has a name, columns, and a sentence that says what a row is. Types have Arrow's names; `ddl` makes a
-schema of Spark from them. `docs/pipeline_tables.md` shows these tables. Tables are read through their manifests, because a folder that a
-killed run left is not part of a table.
+schema of Spark from them. `docs/pipeline_tables.md` shows these tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from klamm.journal.columns import EVENTS, FRAMES, Column, Direction
-from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.column_types import spark_type
 from klamm.pipeline.lake.field_columns import FIELDS
-from klamm.pipeline.lake.manifest import Entry
-from klamm.pipeline.lake.store import Store
-from klamm.pipeline.lake.windows import Window
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class Table(NamedTuple):
@@ -358,53 +349,3 @@ SELECT {names}, frame_bytes, length_prefix, bytes_left, detail, CAST(NULL AS SMA
     CAST(NULL AS INT), CAST(NULL AS INT), CAST(NULL AS INT)
 FROM quarantine
 """
-
-
-def views(
-    spark: SparkSession, lake: Path, runs: Collection[str] | None = None, names: Collection[str] | None = None, window: Window | None = None
-) -> frozenset[str]:
-    """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
-
-    A table without rows is an empty view. `headers` has the frames of `messages` and of `quarantine` together: the columns of the journal
-    but `frame`, then frame_bytes, length_prefix, bytes_left, err, error_code, errors, throttle_ms, `reason`, null where the frame decodes,
-    and session_id, session_epoch, replica_id. `runs` limits all views to these run ids, `window` to the rows that rules see with it. With
-    `names` only these views are registered. The names of those that have no row are returned.
-    """
-    tables: tuple[Table, ...] = (BRONZE[0], *SILVER, *GOLD)
-    if names is not None:
-        behind = {*names, *((MESSAGES.name, QUARANTINE.name) if HEADERS in names else ())}
-        tables = tuple(table for table in tables if table.name in behind)
-    empty = {table.name for table in tables if manifest.rows(lake, table.path, runs) == 0}
-    for table in tables:
-        read(spark, lake, table, runs, window).createOrReplaceTempView(table.name)
-    if MESSAGES in tables and QUARANTINE in tables:
-        if {MESSAGES.name, QUARANTINE.name} <= empty:
-            empty.add(HEADERS)
-        names = ", ".join(column.name for column in HEADER)
-        spark.sql(HEADERS_VIEW.format(names=names)).createOrReplaceTempView(HEADERS)
-    return frozenset(empty)
-
-
-def read(spark: SparkSession, lake: Path, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> DataFrame:
-    """The rows of a table, from the files that its manifest names, as a DataFrame with exactly its columns."""
-    rows = _read(spark, lake, table, seen_parts(lake, table, runs, window))
-    return rows.where(window.sees(table.name)) if window is not None and table.layer == "silver" else rows
-
-
-def rows_seen(lake: Path, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> int:
-    """Number of rows in the files that `views` reads."""
-    return sum(entry.rows for entry in seen_parts(lake, table, runs, window))
-
-
-def seen_parts(lake: Path, table: Table, runs: Collection[str] | None, window: Window | None) -> list[Entry]:
-    """The parts with rows that `views` reads."""
-    entries = [entry for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
-    return entries if window is None or table.layer != "silver" else [entry for entry in entries if window.reads(lake, entry)]
-
-
-def _read(spark: SparkSession, lake: Path, table: Table, entries: Collection[Entry]) -> DataFrame:
-    paths = [str(Store(lake).address(entry.path)) for entry in entries]
-    if not paths:
-        nulls = ", ".join(f"CAST(NULL AS {spark_type(column.type)}) AS {column.name}" for column in table.columns)
-        return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans
-    return spark.read.schema(ddl(table.columns)).parquet(*paths)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.journal.reading import early_ends, retained_to
 from klamm.journal.segments import node_folder
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import empty_files
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.parquet_files import opened
@@ -76,7 +76,7 @@ def empty_segments(lake: Path) -> list[Torn]:
 
 def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
     """Run → number of its frames in quarantine, for runs that have any."""
-    counts = manifest.rows_by_run(lake, QUARANTINE.path)
+    counts = delta_log.rows_by_run(lake, QUARANTINE.path)
     return {run: counts[run] for run in sorted(runs) if counts[run] > 0}
 
 
@@ -133,5 +133,5 @@ def lines(missing: Iterable[Missing], torn: Iterable[Torn]) -> list[str]:
 def silver_numbers(lake: Path, run: str) -> Iterator[pa.Table]:
     """Broker, process and `seq` of the rows of a run, one file at a time."""
     for table in (MESSAGES, QUARANTINE, EVENT_TABLE):
-        for file in manifest.files(lake, table.path, {run}):
+        for file in delta_log.files(lake, table.path, {run}):
             yield opened(file).read(columns=["node_id", "process", "seq"])

@@ -14,10 +14,11 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.api_keys import keys
-from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.parquet_files import opened
+from klamm.pipeline.lake.store import Store
 from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 
 if TYPE_CHECKING:
@@ -131,10 +132,6 @@ class WindowPart(NamedTuple):
         """The batch of the part: that of a part which is replaced, or a name of its own."""
         return name if self.until_ns is None else f"{name}-{self.until_ns}"
 
-    def dated(self, entry: Entry) -> Entry:
-        """A final part with the bounds of its time: retention removes it when they are old."""
-        return entry if self.until_ns is None else entry._replace(first_ts_ns=self.since_ns or 0, last_ts_ns=self.until_ns - 1)
-
 
 PARAMETERS = {
     ":recent": "true",
@@ -201,9 +198,8 @@ class Window(NamedTuple):
     def _to_the_end(self, rows: str) -> str:
         return rows if self.end is None else f"{rows} AND NOT ({self.end.behind})"
 
-    def reads(self, lake: Path, entry: Entry) -> bool:
-        """Whether a part of a table may have rows that rules see."""
-        entry = manifest.with_bounds(lake, entry)
+    def reads(self, entry: Entry) -> bool:
+        """Whether a file of a table may have rows that rules see."""
         if entry.first_ts_ns is None or entry.last_ts_ns is None:
             return True
         is_old = entry.last_ts_ns < self.seen.ns and entry.table.rpartition("/")[2] not in HISTORY
@@ -249,20 +245,20 @@ def is_valid(lake: Path, run: str, closed: Closed) -> bool:
 
 
 Part = tuple[Entry, tuple[int, int]]
-"""A part and the first and the last time of its rows."""
+"""A file and the first and the last time of its rows."""
 
 
 def _parts(lake: Path, run: str) -> list[Part]:
-    entries = [entry for table in NUMBERED for entry in manifest.entries(lake, f"silver/{table}", {run}) if entry.rows]
+    entries = [entry for table in NUMBERED for entry in delta_log.entries(lake, f"silver/{table}", {run}) if entry.rows]
     return [
         (entry, (entry.first_ts_ns, entry.last_ts_ns))
-        for entry in (manifest.with_bounds(lake, entry) for entry in entries)
+        for entry in entries
         if entry.first_ts_ns is not None and entry.last_ts_ns is not None
     ]
 
 
 def rows_before(lake: Path, parts: Collection[Part], ns: int) -> int:
-    """Number of rows before this time. Files are read only where the time is within a part."""
+    """Number of rows before this time. Only files are read that the time is within."""
     import pyarrow.compute as pc
 
     count = 0
@@ -270,7 +266,7 @@ def rows_before(lake: Path, parts: Collection[Part], ns: int) -> int:
         if last < ns:
             count += entry.rows
         elif first < ns:
-            count += sum(pc.sum(pc.less(rows["ts_ns"], ns)).as_py() or 0 for rows in _columns(lake, entry, ["ts_ns"]))
+            count += pc.sum(pc.less(_columns(lake, entry, ["ts_ns"])["ts_ns"], ns)).as_py() or 0
     return count
 
 
@@ -283,14 +279,13 @@ def _cuts(lake: Path, parts: Collection[Part], since: Cut, times_ns: Sequence[in
     for entry, (first, last) in parts:
         if last < since.ns or first >= max(times_ns):
             continue
-        for rows in _columns(lake, entry, ["node_id", "seq", "ts_ns"]):
-            for ns, seqs in zip(times_ns, found, strict=True):
-                before = rows.filter(pc.less(rows["ts_ns"], pa.scalar(ns, pa.int64())))
-                for row in before.group_by("node_id").aggregate([("seq", "max")]).to_pylist():
-                    seqs[row["node_id"]] = max(seqs.get(row["node_id"], 0), row["seq_max"] + 1)
+        rows = _columns(lake, entry, ["node_id", "seq", "ts_ns"])
+        for ns, seqs in zip(times_ns, found, strict=True):
+            before = rows.filter(pc.less(rows["ts_ns"], pa.scalar(ns, pa.int64())))
+            for row in before.group_by("node_id").aggregate([("seq", "max")]).to_pylist():
+                seqs[row["node_id"]] = max(seqs.get(row["node_id"], 0), row["seq_max"] + 1)
     return [Cut(ns, seqs) for ns, seqs in zip(times_ns, found, strict=True)]
 
 
-def _columns(lake: Path, entry: Entry, names: list[str]) -> Iterator[pa.Table]:
-    for file in manifest.part_files(lake, entry):
-        yield opened(file).read(names)
+def _columns(lake: Path, entry: Entry, names: list[str]) -> pa.Table:
+    return opened(Store(lake).address(entry.path)).read(names)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.damage import refuse_missing
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
@@ -395,7 +395,7 @@ def _rules(tables: RunTables) -> list[RuleResult]:
 
 
 def _simulation(lake: Path) -> Simulation | None:
-    names = [entry.run for entry in manifest.entries(lake, SIM_SUMMARY.path)]
+    names = [entry.run for entry in delta_log.entries(lake, SIM_SUMMARY.path)]
     if not names:
         return None
     refuse_missing(lake, (SIM_SUMMARY.path, SIM_LEADERS.path), names[-1:])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import parquet_files as plain
 from klamm.pipeline.lake.tables import BRONZE, Table
 from klamm.protocol.apis import APIS
@@ -85,11 +85,11 @@ class StoredTables:
 
     def read(self, table: Table, columns: Iterable[str]) -> pa.Table:
         """These columns of a table; a table that was never written is empty."""
-        return plain.columns(manifest.files(self._lake, table.path, [self._run]), list(columns))
+        return plain.columns(delta_log.files(self._lake, table.path, [self._run]), list(columns))
 
     def by_file(self, table: Table, columns: Iterable[str]) -> Iterator[pa.Table]:
         """These columns of a table that may have many rows, one file at a time."""
-        for file in manifest.files(self._lake, table.path, [self._run]):
+        for file in delta_log.files(self._lake, table.path, [self._run]):
             rows = plain.columns([file], list(columns))
             if rows.num_rows:
                 yield rows
@@ -98,8 +98,8 @@ class StoredTables:
         """The rows that have one of the wanted values in each of these columns; with `names` only these columns."""
         if not all(wanted.values()):
             return []
-        return plain.rows_where(manifest.files(self._lake, table.path, [self._run]), wanted, None if names is None else list(names))
+        return plain.rows_where(delta_log.files(self._lake, table.path, [self._run]), wanted, None if names is None else list(names))
 
     def rows(self, table: Table) -> int:
         """How many rows a table has."""
-        return manifest.rows(self._lake, table.path, [self._run])
+        return delta_log.rows(self._lake, table.path, [self._run])

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klamm.journal.segments import Segment
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import PipelineFailed, refuse_manifests
 from klamm.pipeline.lake.journals import Journals, frames, has_frames, journals
 from klamm.pipeline.lake.layout import is_current
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
@@ -58,7 +58,8 @@ def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[R
     if not lake.is_dir():
         raise NothingToReport(f"{lake} is not a folder")
     lake = lake.resolve()
-    stored = list(dict.fromkeys(entry.run for entry in manifest.entries(lake, FRAMES.path) if entry.rows > 0))
+    refuse_manifests(lake)
+    stored = list(dict.fromkeys(entry.run for entry in delta_log.entries(lake, FRAMES.path) if entry.rows > 0))
     written = journals(lake)
     journaled = [name for name in written.runs if has_frames(written.of([name]))]
     runs = [*(name for name in stored if name not in journaled), *journaled]
@@ -107,6 +108,6 @@ def _late(lake: Path, found: Sequence[Segment]) -> list[Segment]:
 def _makes_more(lake: Path, run: str, found: Sequence[Segment], late: Sequence[Segment]) -> bool:
     """Whether tables of these segments have all of a run, and those of the lake have not, or were made by another Klamm."""
     names = {batch_name(segment) for segment in found}
-    if not names.issuperset(entry.batch for entry in manifest.entries(lake, FRAMES.path, [run]) if entry.rows):
+    if not names.issuperset(entry.batch for entry in delta_log.entries(lake, FRAMES.path, [run]) if entry.rows):
         return False
     return bool(late) or not is_current(lake) or bool(old_gold(lake, [run])) or read_judgement(lake, [run]) is None

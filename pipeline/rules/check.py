@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import PipelineFailed, existing, spark_failures, written
 from klamm.pipeline.lake.layout import refuse_older
@@ -108,7 +108,7 @@ class Checked:
 
 def judged_runs(lake: Path) -> list[str]:
     """All runs in silver."""
-    return sorted({entry.run for table in SILVER for entry in manifest.entries(lake, table.path)})
+    return sorted({entry.run for table in SILVER for entry in delta_log.entries(lake, table.path)})
 
 
 def check(lake: Path, open_session: Callable[[], SparkSession], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:

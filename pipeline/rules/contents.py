@@ -12,9 +12,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake.parquet_files import opened
-from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER, rows_seen, seen_parts
+from klamm.pipeline.lake.spark_views import rows_seen, seen_parts
+from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.tables import HEADERS, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.lake.windows import Window
 from klamm.pipeline.rules.record import Need, View
 
@@ -68,8 +69,7 @@ class Contents:
         """A column of each file."""
         (table,) = (table for table in SILVER if table.name == name)
         for entry in seen_parts(self._lake, table, self._runs, self._window):
-            for file in manifest.part_files(self._lake, entry):
-                yield opened(file).read([column]).column(0)
+            yield opened(Store(self._lake).address(entry.path)).read([column]).column(0)
 
 
 class Input(StrEnum):

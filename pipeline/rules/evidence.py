@@ -11,7 +11,7 @@ from typing import Any
 from klamm.journal.columns import Direction
 from klamm.journal.segments import TABLES
 from klamm.pipeline.decode.frame_decoder import decode_frame
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import parquet_files as plain
 from klamm.pipeline.rules.runner import Verdict
 from klamm.protocol.apis import APIS
@@ -53,7 +53,7 @@ def bronze_rows(lake: Path) -> RowsOf:
         columns = [column.name for column in TABLES[table]]
         for run, places in wanted.items():
             numbers = {seq for _, seq in places}
-            rows = plain.rows_where(manifest.files(lake, f"bronze/{table}", [run]), {"seq": numbers}, columns)
+            rows = plain.rows_where(delta_log.files(lake, f"bronze/{table}", [run]), {"seq": numbers}, columns)
             yield from (row for row in rows if (row["node_id"], row["seq"]) in places)
 
     return rows_of

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klamm.pipeline.lake import tables
+from klamm.pipeline.lake import spark_views
 from klamm.pipeline.lake.windows import FINAL, Window, filled, windows
 from klamm.pipeline.rules.contents import SEEN_INPUTS, Contents, Seen, lacking, seen_of
 from klamm.pipeline.rules.judgement_plan import in_order, needed, prepare
@@ -150,7 +150,8 @@ def judge_lake(
     With `window` the one run is judged within it, and the judgement has the names of its parts in place of the run.
     """
     judging = list(rules().values() if chosen is None else chosen)
-    empty = tables.views(spark, lake, runs, (read_by(judging) | INPUTS_READ).union(*(reader.inputs for reader in readers)), window)
+    read = (read_by(judging) | INPUTS_READ).union(*(reader.inputs for reader in readers))
+    empty = spark_views.views(spark, lake, runs, read, window)
     names = runs if window is None else [part.name for part in window.parts]
     contents = Contents(lake, runs, empty, window=window)
     partitions = max(int(spark.conf.get(SHUFFLE_PARTITIONS) or 0), contents.partitions())

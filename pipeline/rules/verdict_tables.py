@@ -22,11 +22,12 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.column_types import arrow_schema
-from klamm.pipeline.lake.manifest import Entry, Footers
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.parquet_files import opened
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
 from klamm.pipeline.lake.windows import Closed, Cut, Window, is_valid
 from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict, together
@@ -51,12 +52,12 @@ class Final(NamedTuple):
 
 
 def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str], *, with_gold: bool) -> list[Entry]:
-    """Write gold/verdicts and gold/rule_stats of the runs in place of what was there; the manifests' entries. A few rows of each run, so
+    """Write gold/verdicts and gold/rule_stats of the runs in place of what was there; their entries in the log. A few rows of each run, so
     the driver writes them. `with_gold`: the other tables of gold have been made of the same rows."""
     entries, stamps, rows = [], _stamps(lake, runs), _silver(lake, runs) if with_gold else _gold_made_of(lake, runs)
     for run in runs:
         entries += _write(lake, run, BATCH, judgement.of(run, run), None, {STAMP: stamps[run], MADE_OF: rows.get(run, "")})
-    manifest.append(lake, entries)
+    delta_log.append(lake, TABLES, entries)
     drop_parts(lake, TABLES, runs, behind=None)
     return entries
 
@@ -68,9 +69,8 @@ def write_window(lake: Path, judgement: Judgement, window: Window) -> None:
         stamps = (_stamps(lake, [window.run]), _silver(lake, [window.run]))
         judged, made_of = (stamp[window.run] for stamp in stamps)
         about = {CLOSED: _text(window.closing)} if part.is_final else {STAMP: judged, MADE_OF: made_of}
-        written = _write(lake, window.run, part.batch(BATCH), judgement.of(window.run, part.name), part.since_ns, about)
-        entries += map(part.dated, written)
-    manifest.append(lake, entries)
+        entries += _write(lake, window.run, part.batch(BATCH), judgement.of(window.run, part.name), part.since_ns, about)
+    delta_log.append(lake, TABLES, entries)
 
 
 def last_closed(lake: Path, run: str) -> Closed | None:
@@ -87,11 +87,11 @@ def drop_parts(lake: Path, tables: Iterable[Table], runs: Collection[str], behin
     for table in tables:
         gone = [
             entry
-            for entry in manifest.entries(lake, table.path, runs)
+            for entry in delta_log.entries(lake, table.path, runs)
             if (number := entry.batch.rpartition("-")[2]).isdigit() and (behind is None or int(number) > behind.until.ns)
         ]
         if gone:
-            manifest.drop(lake, table.path, gone)
+            delta_log.drop(lake, table.path, gone)
 
 
 def old_gold(lake: Path, runs: Collection[str] | None = None) -> list[str]:
@@ -112,7 +112,7 @@ def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
     found = []
     for table in TABLES:
         current = set()
-        for entry in manifest.entries(lake, table.path, runs):
+        for entry in delta_log.entries(lake, table.path, runs):
             part = _read(lake, entry)
             if part is None or not (_says(part, STAMP) == stamps[entry.run] if entry.batch == BATCH else _code(part) == code):
                 return None
@@ -132,7 +132,7 @@ def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
 def _finals(lake: Path, run: str) -> list[Final]:
     """The final parts of a run, in order."""
     found = []
-    for entry in manifest.entries(lake, RULE_STATS.path, {run}):
+    for entry in delta_log.entries(lake, RULE_STATS.path, {run}):
         part = None if entry.batch == BATCH else _read(lake, entry)
         if part is not None:
             text = json.loads(_says(part, CLOSED))
@@ -162,23 +162,27 @@ def _stamps(lake: Path, runs: Sequence[str]) -> dict[str, str]:
 
 def _silver(lake: Path, runs: Collection[str] | None) -> dict[str, str]:
     """Of each run in silver: how many rows its tables have and of which time, as one short text. Merging parts does not change it."""
-    parts: dict[str, dict[str, list[Footers]]] = {}
+    found: dict[str, list[tuple[str, int, int | None, int | None]]] = {}
     for table in SILVER:
-        for entry in manifest.entries(lake, table.path, runs):
+        files: dict[str, list[Entry]] = {}
+        for entry in delta_log.entries(lake, table.path, runs):
             if entry.rows:
-                told = Footers(entry.rows, entry.first_ts_ns, entry.last_ts_ns)
-                parts.setdefault(entry.run, {}).setdefault(table.path, []).append(told)
-    return {run: _digest(str({path: tuple(manifest.together(told)) for path, told in tables.items()})) for run, tables in parts.items()}
+                files.setdefault(entry.run, []).append(entry)
+        for run, some in files.items():
+            firsts = [entry.first_ts_ns for entry in some if entry.first_ts_ns is not None]
+            lasts = [entry.last_ts_ns for entry in some if entry.last_ts_ns is not None]
+            rows = sum(entry.rows for entry in some)
+            found.setdefault(run, []).append((table.path, rows, min(firsts, default=None), max(lasts, default=None)))
+    return {run: _digest(str(tables)) for run, tables in found.items()}
 
 
 def _gold_made_of(lake: Path, runs: Collection[str]) -> dict[str, str]:
     """Of each run with gold: the rows of silver that it was made of, as `_silver` has them."""
     found = {}
-    for entry in manifest.entries(lake, RULE_STATS.path, runs):
+    for entry in delta_log.entries(lake, RULE_STATS.path, runs):
         if entry.batch == BATCH:
             with suppress(OSError, ValueError, pa.ArrowException):
-                (file,) = manifest.part_files(lake, entry)
-                about = pq.read_schema(file).metadata or {}
+                about = pq.read_schema(Store(lake).address(entry.path)).metadata or {}
                 found[entry.run] = about.get(MADE_OF, b"").decode()
     return found
 
@@ -207,7 +211,6 @@ def judgement_rows(judgement: Judgement, since_ns: int | None = None) -> dict[Ta
 def _read(lake: Path, entry: Entry) -> pa.Table | None:
     """The rows of a part with what its file says about it; None if it cannot be read."""
     try:
-        (file,) = manifest.part_files(lake, entry)
-        return opened(file).read()
+        return opened(Store(lake).address(entry.path)).read()
     except (OSError, ValueError, pa.ArrowException):
         return None

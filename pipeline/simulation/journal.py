@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.pipeline.lake import manifest, tables
+from klamm.pipeline.lake import delta_log, spark_views, tables
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import NO_LEADER, TopicPartition
@@ -36,7 +36,7 @@ FROM simulated_brokers WHERE api_key = {ApiKey.UPDATE_METADATA} GROUP BY broker_
 
 def last_run(lake: Path) -> str:
     """The run of the journal that began last. Raises BadSource where there is none."""
-    runs = [entry.run for entry in manifest.entries(lake, tables.PARTITION_STATE.path)]
+    runs = [entry.run for entry in delta_log.entries(lake, tables.PARTITION_STATE.path)]
     if not runs:
         raise BadSource(f"{lake}: no table {tables.PARTITION_STATE.path} to begin from; `klamm pipeline run {lake}` makes it of a journal")
     return max(runs)
@@ -46,7 +46,7 @@ def read_journal(spark: SparkSession, lake: Path, run: str | None = None) -> Sna
     """The cluster at the end of a run, of the last one where none is named. Raises BadSource."""
     chosen = last_run(lake) if run is None else run
     for name, table in (("simulated_states", tables.PARTITION_STATE), ("simulated_brokers", tables.BROKER_STATE)):
-        tables.read(spark, lake, table, [chosen]).createOrReplaceTempView(name)
+        spark_views.read(spark, lake, table, [chosen]).createOrReplaceTempView(name)
     partitions: dict[TopicPartition, tuple[Assignment, LeaderAndIsr | None]] = {}
     for row in spark.sql(_STATES).collect():
         last = row["last"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from klamm.journal.columns import Column
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.tables import Table
 
@@ -98,13 +98,11 @@ def write_outcome(lake: Path, run: str, outcome: Outcome) -> None:
         arrays = [pa.array([run] * len(rows), pa.string())]
         arrays += [pa.array(column, field.type) for column, field in zip(columns, list(schema)[1:], strict=True)]
         entries.append(parts.put(lake, table, run, BATCH, pa.Table.from_arrays(arrays, schema=schema)))
-    manifest.append(lake, entries)
+    delta_log.append(lake, TABLES, entries)
 
 
 def write_rows(lake: Path, run: str, rows: Any) -> int:
     """Add the partitions of a simulation to the lake; how many there are."""
-    parts.clear(lake, [SIM_PARTITIONS], BATCH)
-    parts.write(lake, SIM_PARTITIONS, rows.selectExpr(f"'{run}' AS run_id", "*"), BATCH, [run])
-    entries = parts.adopt(lake, SIM_PARTITIONS, BATCH, [run])
-    manifest.append(lake, entries)
+    entries = parts.write(lake, SIM_PARTITIONS, rows.selectExpr(f"'{run}' AS run_id", "*"), BATCH)
+    delta_log.append(lake, TABLES, entries)
     return sum(entry.rows for entry in entries)

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.run import RunOutcome, run
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
@@ -45,10 +45,10 @@ def no_session() -> Any:
 
 def query(lake: Path, table: str, select: str) -> list[tuple[Any, ...]]:
     """DuckDB's rows of SELECT `select` FROM the valid files of a table."""
-    files = [str(path) for path in manifest.files(lake, table)]
+    files = [str(path) for path in delta_log.files(lake, table)]
     return duckdb.sql(f"SELECT {select} FROM read_parquet({files!r}, hive_partitioning = false)").fetchall()
 
 
 def numbers(lake: Path, *tables: str) -> list[tuple[int, int]]:
     """(node_id, seq) of all rows of these tables, sorted, each as often as it is there."""
-    return sorted(row for table in tables if manifest.rows(lake, table) for row in query(lake, table, "node_id, seq"))
+    return sorted(row for table in tables if delta_log.rows(lake, table) for row in query(lake, table, "node_id, seq"))

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import duckdb
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from klamm.journal.reading import seal_leftovers, segments
 from klamm.journal.writer import JournalWriter
 from klamm.pipeline import stream
 from klamm.pipeline.compact import purge
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import Converted, PendingSegments, convert, convert_here, foreign_files, own_segments, pending
 from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed, existing, written
-from klamm.pipeline.lake.manifest import Entry
-from klamm.pipeline.lake.tables import BRONZE
+from klamm.pipeline.lake.table_parts import put
+from klamm.pipeline.lake.tables import BRONZE, EVENT_TABLE, MESSAGES, SILVER
 from klamm.pipeline.lake.unjudged_rows import torn_segments
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
@@ -41,7 +42,7 @@ def to_bronze(lake: Path) -> list[Converted]:
 
 
 def query(lake: Path, table: str, text: str) -> list[tuple[object, ...]]:
-    return duckdb.sql(text.replace("FILES", repr([str(path) for path in manifest.files(lake, f"bronze/{table}")]))).fetchall()
+    return duckdb.sql(text.replace("FILES", repr([str(path) for path in delta_log.files(lake, f"bronze/{table}")]))).fetchall()
 
 
 def test_each_segment_is_one_parquet_file_with_its_rows(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_the_small_batches_of_a_journal_become_one_row_group(tmp_path: Path) -> 
 def test_pandas_reads_bronze(tmp_path: Path) -> None:
     journal(tmp_path).close()
     to_bronze(tmp_path)
-    frame = pd.concat([pd.read_parquet(path, partitioning=None) for path in manifest.files(tmp_path, "bronze/frames")])
+    frame = pd.concat([pd.read_parquet(path, partitioning=None) for path in delta_log.files(tmp_path, "bronze/frames")])
     assert list(frame.seq) == [2, 3, 4, 5, 6, 7]
     assert set(frame.segment) == {"frames-00000000000000000002.arrows"}
 
@@ -146,23 +147,24 @@ def test_bronze_is_not_purged_before_all_its_rows_are_in_silver(tmp_path: Path) 
     journal(tmp_path).close()
     to_bronze(tmp_path)
     parquet = sorted((tmp_path / "bronze").rglob("*.parquet"))
-    messages, events = Entry("silver/messages", "r", "0", "silver/messages/run=r/batch=0", 6), Entry("silver/events", "r", "0", "x", 1)
+    of_messages, of_events = (MESSAGES, "r", "0"), (EVENT_TABLE, "r", "0")
+    messages, events = (put(tmp_path, *of, pa.table({"seq": range(rows)})) for of, rows in ((of_messages, 6), (of_events, 1)))
     for there, told in (
         ([], "6 frames in bronze, but 0 messages and 0 frames in quarantine"),
         ([events], "6 frames in bronze, but 0 messages and 0 frames in quarantine"),
-        ([events._replace(rows=0), messages], "1 events in bronze, but 0 in silver"),
+        ([events._replace(bytes=0), messages], "1 events in bronze, but 0 in silver"),
     ):
-        manifest.append(tmp_path, there)
+        delta_log.append(tmp_path, SILVER, there)
         with pytest.raises(PipelineFailed, match=told):
             purge(tmp_path)
         assert sorted((tmp_path / "bronze").rglob("*.parquet")) == parquet
-    manifest.append(tmp_path, [events])
+    delta_log.append(tmp_path, SILVER, [events])
     assert purge(tmp_path) == 2
     assert list((tmp_path / "bronze").rglob("*.parquet")) == []
     assert (purge(tmp_path), to_bronze(tmp_path)) == (0, [])
     with pytest.raises(PipelineFailed, match="bronze was purged: they cannot be made again from bronze"):
         stream.prepare(tmp_path)
-    assert manifest.rows(tmp_path, "silver/messages") == 6
+    assert delta_log.rows(tmp_path, "silver/messages") == 6
 
 
 def test_what_was_converted_but_not_committed_is_committed_by_the_next_run(tmp_path: Path) -> None:
@@ -170,11 +172,11 @@ def test_what_was_converted_but_not_committed_is_committed_by_the_next_run(tmp_p
     (events, frames) = pending(tmp_path, set())
     (tmp_path / "bronze/frames/run=r/node=1").mkdir(parents=True)
     (tmp_path / "bronze/frames/run=r/node=1/.frames-00000000000000000002.parquet.7").write_bytes(b"torn")
-    manifest.append(tmp_path, [convert(tmp_path, frames).entry])
+    delta_log.append(tmp_path, BRONZE, [convert(tmp_path, frames).entry])
     assert Commits(tmp_path).rows == {"frames": 0, "events": 0}
     to_bronze(tmp_path)
     assert Commits(tmp_path).rows == {"frames": 6, "events": 1}
-    assert manifest.rows(tmp_path, "bronze/frames") == 6
+    assert delta_log.rows(tmp_path, "bronze/frames") == 6
     assert events.table == "events"
 
 

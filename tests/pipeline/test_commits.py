@@ -12,7 +12,7 @@ import pytest
 from klamm.pipeline import stream
 from klamm.pipeline.lake.bronze import convert_here, pending
 from klamm.pipeline.lake.commits import COMMITS, COMMITTED, Commits
-from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.row_numbers import Span
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
@@ -117,23 +117,20 @@ def test_commits_of_an_older_klamm_get_their_numbers_from_silver_when_they_are_f
     assert missing_rows(tmp_path, ["r"]) == [Missing("r", 1, 4, 5)]
 
 
-def test_a_stream_from_the_beginning_gets_all_segments_of_bronze_in_new_commits(tmp_path: Path) -> None:
+def test_silver_that_is_built_again_gets_all_segments_of_bronze_in_new_commits(tmp_path: Path) -> None:
     tiny = journal(tmp_path)
     tiny.roll()
     to_bronze(tmp_path).fold(not_asked)
     simple_exchange(tiny)
     tiny.close()
     before = to_bronze(tmp_path)
-    for _ in range(2):  # as often as it is killed before the stream has begun
-        (tmp_path / CHECKPOINTS).mkdir()
+    for _ in range(2):  # as often as it is killed before silver has a batch
         assert stream.prepare(tmp_path)
         commits = Commits(tmp_path)
         assert (commits.rows, pending(tmp_path, commits)) == (before.rows, [])
         listed = [json.loads(line) for file in files(tmp_path) for line in (tmp_path / COMMITS / file).read_text().splitlines()]
         assert sorted((row["table"], row["rows"]) for row in listed) == [("events", 1), ("frames", 2), ("frames", 4)]
-        shutil.rmtree(tmp_path / CHECKPOINTS)
     assert missing_rows(tmp_path, ["r"]) == [Missing("r", 1, 4, 5)]
     shutil.rmtree(tmp_path / "bronze" / "frames")
-    (tmp_path / CHECKPOINTS).mkdir()
     with pytest.raises(PipelineFailed, match="bronze was purged"):
         stream.prepare(tmp_path)

@@ -7,7 +7,8 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.gold import build_gold
-from klamm.pipeline.lake.tables import CLIENT_SCORECARD, GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS, read, views
+from klamm.pipeline.lake.spark_views import read, views
+from klamm.pipeline.lake.tables import CLIENT_SCORECARD, GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS
 from klamm.pipeline.silver import build_silver
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.delta import HOUR_NS, Published, publish, remove_old
 from klamm.pipeline.lake.merge import merge_small
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES
+from klamm.pipeline.publish import HOUR_NS, Published, publish, remove_old
 from klamm.pipeline.retention import retain
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.journals import numbers
@@ -80,7 +80,7 @@ def test_an_object_store_has_the_rows_of_the_lake_after_new_rows_compaction_and_
     retain(tmp_path, Commits(tmp_path), None, ["goes"])
     assert {(one.table, one.removed) for one in publish(tmp_path, TARGET)} >= {(MESSAGES.path, 1), (EVENT_TABLE.path, 1)}
     for table in (MESSAGES, EVENT_TABLE):
-        files = manifest.files(tmp_path, table.path)
+        files = delta_log.files(tmp_path, table.path)
         assert published(table.path) == numbers(tmp_path, table.path)
         assert len(DeltaTable(f"{TARGET}/{table.path}").file_uris()) == len(files)
     assert list(remove_old(TARGET, HOUR_NS)) == []

@@ -14,7 +14,7 @@ from klamm.cli.pipeline.verb import command as pipeline
 from klamm.pipeline import gold, retention
 from klamm.pipeline import run as whole_run
 from klamm.pipeline.compact import compact
-from klamm.pipeline.lake import manifest, merge, table_parts
+from klamm.pipeline.lake import delta_log, merge
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import written
 from klamm.pipeline.lake.store import Store
@@ -37,13 +37,17 @@ class Killed(BaseException):
     """In place of SIGKILL: no code of the pipeline catches it, and what it leaves on disk is the same."""
 
 
-def dies_at(call: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, whose `call`th call does not happen."""
+def always(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def dies_at(call: int, function: Callable[..., Any], counts: Callable[..., bool] = always) -> Callable[..., Any]:
+    """The function, whose `call`th call does not happen, of those that count by their arguments."""
     calls = 0
 
     def counted(*args: Any, **options: Any) -> Any:
         nonlocal calls
-        calls += 1
+        calls += counts(*args, **options)
         if calls == call:
             raise Killed
         return function(*args, **options)
@@ -98,7 +102,7 @@ def test_gold_of_a_run_that_lost_its_oldest_rows_is_old_also_when_their_removal_
                 retention.retain(lake, Commits(lake), START_NS + DAY_NS)
         with written(tmp_path) as lake:
             retention.finish(lake)
-    assert manifest.rows(tmp_path, MESSAGES.path) == 4
+    assert delta_log.rows(tmp_path, MESSAGES.path) == 4
     assert old_gold(tmp_path) == ["r"]
 
 
@@ -111,11 +115,16 @@ def test_tables_name_the_runs_whose_gold_is_old(tmp_path: Path) -> None:
     assert CliRunner().invoke(pipeline, ["tables", str(tmp_path)]).stderr == ""
 
 
+def of_gold(_: Path, table: str, *__: Any) -> bool:
+    return table.startswith("gold/")
+
+
 PLACES = {
-    "before gold": (whole_run, "build_gold", 1),
-    "between tables of gold": (gold, "_build", 3),
-    "between files and their entry": (table_parts, "enter", 3),
-    "before verdicts": (gold, "write_judgement", 1),
+    "before gold": (whole_run, "build_gold", 1, always),
+    "between tables of gold": (gold, "_build", 3, always),
+    "between files and their commit": (delta_log, "_commit", 1, of_gold),
+    "between commits of tables of gold": (delta_log, "_commit", 3, of_gold),
+    "before verdicts": (gold, "write_judgement", 1, always),
 }
 
 
@@ -127,23 +136,22 @@ def test_gold_of_a_run_that_was_killed_is_said_to_be_old_and_made_again(
     write(tmp_path, node=node).close()
     run_with(spark, tmp_path, gold=True)
     assert old_gold_notes(tmp_path) == []
-    for module, name, call in PLACES.values():
+    for place, (module, name, call, counts) in PLACES.items():
         node += 1
         write(tmp_path, node=node).close()
         with monkeypatch.context() as patch:
-            patch.setattr(module, name, dies_at(call, getattr(module, name)))
+            patch.setattr(module, name, dies_at(call, getattr(module, name), counts))
             with pytest.raises(Killed):
                 run_with(spark, tmp_path, gold=True)
         note = f"run r: gold is older than silver, it is made again by klamm pipeline run {tmp_path}"
-        if name != "enter":  # then a table has other rows than its manifest says, and is named
-            assert note in check(tmp_path, lambda: spark).notes, name
-            with source(tmp_path, limit=1) as given:
-                assert note in given.notes, name
+        assert note in check(tmp_path, lambda: spark).notes, place
+        with source(tmp_path, limit=1) as given:
+            assert note in given.notes, place
         with source(tmp_path) as given:
-            assert given.engine == "from the journal, by DuckDB", name
+            assert given.engine == "from the journal, by DuckDB", place
         outcome = run_with(spark, tmp_path, gold=True)
-        assert (outcome.segments, outcome.judgement is not None) == (0, True), name
-        assert query(tmp_path, "gold/api_matrix", "sum(requests)::int") == [(3 * node,)], name
+        assert (outcome.segments, outcome.judgement is not None) == (0, True), place
+        assert query(tmp_path, "gold/api_matrix", "sum(requests)::int") == [(3 * node,)], place
         assert_same_tables(tmp_path, "r")
         assert check(tmp_path, lambda: spark).notes == []
 
@@ -175,13 +183,16 @@ def test_gold_of_a_watch_that_was_killed_is_made_by_the_next_run(spark: Any, tmp
     run_with(spark, tmp_path, gold=True)
     write(tmp_path, node=2).close()
 
-    def in_silver(*_: object) -> None:
-        while manifest.rows(tmp_path, MESSAGES.path) < 12:
-            threading.Event().wait(0.1)
-        raise Killed
+    class DiesWhenInSilver(threading.Event):
+        """The watch waits for it between two looks."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            if delta_log.rows(tmp_path, MESSAGES.path) == 12:
+                raise Killed
+            return super().wait(timeout)
 
     with pytest.raises(Killed):
-        watch(tmp_path, lambda: spark, Silent(), every_s=0.2, stop=threading.Event(), looked=in_silver)
+        watch(tmp_path, lambda: spark, Silent(), every_s=0.2, stop=DiesWhenInSilver())
     assert old_gold(tmp_path) == ["r"]
     assert run(tmp_path, lambda: spark, Silent()).judgement is not None
     assert query(tmp_path, "gold/api_matrix", "sum(requests)::int") == [(6,)]

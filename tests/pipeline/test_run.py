@@ -14,18 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.pipeline import compact, silver
-from klamm.pipeline.lake import bronze, layout, manifest
+from klamm.pipeline.lake import bronze, delta_log, layout
 from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed, written
 from klamm.pipeline.lake.layout import LAYOUT, PLACE
-from klamm.pipeline.lake.store import Store
-from klamm.pipeline.lake.tables import MESSAGES, views
+from klamm.pipeline.lake.spark_views import views
+from klamm.pipeline.lake.table_parts import put
+from klamm.pipeline.lake.tables import MESSAGES
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.pipeline.run import Share, run, watch
 from klamm.pipeline.spark import task_counts
-from klamm.pipeline.stream import STREAM, account
+from klamm.pipeline.stream import account
 from klamm.tests.harness.read_only import read_only
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.journals import Silent, no_session, numbers, query, run_with, write
@@ -75,25 +76,27 @@ def test_a_copied_run_is_named_and_left_out_and_a_damaged_table_is_named_and_mad
     assert outcome.notes == (
         "run=b is a copy of run=a or was renamed: 2 segments are left out; a folder keeps the name that its rows have",
     )
-    (file,) = manifest.files(tmp_path, MESSAGES.path)
+    (file,) = delta_log.files(tmp_path, MESSAGES.path)
     for change in (lambda: file.write_bytes(file.read_bytes()[:-99]), file.unlink):
         change()
-        with pytest.raises(PipelineFailed, match=r"silver/messages.*(damaged|missing).*; remove .*_checkpoints and repeat"):
+        with pytest.raises(PipelineFailed, match=r"silver/messages.*(damaged|missing).*; remove .*silver and repeat"):
             check(tmp_path, lambda: spark, chosen=["W-01"])
-    shutil.rmtree(tmp_path / "_checkpoints")
+    shutil.rmtree(tmp_path / "silver")
     run_with(spark, tmp_path)
     assert check(tmp_path, lambda: spark, chosen=["W-01"]).stat("a", "W-01").checked == 3
 
 
 @pytest.mark.slow
-def test_a_lake_that_was_moved_is_made_anew(spark: Any, tmp_path: Path) -> None:
+def test_a_lake_that_was_moved_goes_on_and_one_without_silver_gets_it_from_bronze(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "a").close()
-    run_with(spark, tmp_path / "a")
+    run_with(spark, tmp_path / "a", gold=True)
     (tmp_path / "a").rename(tmp_path / "b")
-    assert run_with(spark, tmp_path / "b").rows["messages"] == 6
-    assert numbers(tmp_path / "b", *FRAMES) == [(1, seq) for seq in range(2, 8)]
-    shutil.rmtree(tmp_path / "b" / STREAM)
-    assert run_with(spark, tmp_path / "b").rows["messages"] == 6
+    assert run(tmp_path / "b", no_session, Silent()).rows["messages"] == 6
+    for names in (("silver",), ("silver", "bronze")):
+        for name in names:
+            shutil.rmtree(tmp_path / "b" / name)
+        assert run_with(spark, tmp_path / "b").rows["messages"] == 6
+        assert numbers(tmp_path / "b", *FRAMES) == [(1, seq) for seq in range(2, 8)]
 
 
 @pytest.mark.slow
@@ -103,9 +106,9 @@ def test_tables_with_the_columns_of_an_older_klamm_are_not_judged_and_made_anew_
     def of_older() -> None:
         place = tmp_path / PLACE
         place.write_text(json.dumps(json.loads(place.read_text()) | {"layout": LAYOUT - 1}))
-        (file,) = manifest.files(tmp_path, MESSAGES.path)
+        (file,) = delta_log.files(tmp_path, MESSAGES.path)
         older = pq.read_table(file, partitioning=None).rename_columns({"body_json": "body", "bytes_left": "left"})
-        pq.write_table(older, file)
+        delta_log.change(tmp_path, MESSAGES, [put(tmp_path, MESSAGES, "r", "0", older)], delta_log.entries(tmp_path, MESSAGES.path))
 
     write(tmp_path).close()
     run_with(spark, tmp_path)
@@ -117,7 +120,7 @@ def test_tables_with_the_columns_of_an_older_klamm_are_not_judged_and_made_anew_
     with written(tmp_path) as lake:
         assert compact.purge(lake) == 2
     of_older()
-    with pytest.raises(PipelineFailed, match="another version of Klamm made its tables, and bronze was purged"):
+    with pytest.raises(PipelineFailed, match=r"another version of Klamm made the tables of .*, and bronze was purged"):
         run_with(spark, tmp_path)
     assert query(tmp_path, MESSAGES.path, 'count(body), sum("left")') == [(6, 0)]
 
@@ -126,7 +129,7 @@ def test_tables_with_the_columns_of_an_older_klamm_are_not_judged_and_made_anew_
 def test_a_missing_row_fails_the_run_with_the_numbers(spark: Any, tmp_path: Path) -> None:
     write(tmp_path).close()
     run_with(spark, tmp_path)
-    manifest.drop(tmp_path, "silver/messages", manifest.entries(tmp_path, "silver/messages"))
+    delta_log.drop(tmp_path, "silver/messages", delta_log.entries(tmp_path, "silver/messages"))
     with pytest.raises(PipelineFailed, match=r"^6 frames in bronze, but 0 messages and 0 frames in quarantine$"):
         run_with(spark, tmp_path)
 
@@ -151,7 +154,7 @@ def test_watching_brings_what_is_journaled_meanwhile_into_silver(
                 threading.Thread(target=self.wait, daemon=True).start()
 
         def wait(self) -> None:
-            while manifest.rows(tmp_path, MESSAGES.path) < 6:
+            while delta_log.rows(tmp_path, MESSAGES.path) < 6:
                 stop.wait(0.1)
             stop.set()
 
@@ -205,7 +208,7 @@ def test_watching_makes_the_gold_of_a_run_again_that_had_gold_before(spark: Any,
             threading.Thread(target=self.wait, daemon=True).start()
 
         def wait(self) -> None:
-            while manifest.rows(tmp_path, MESSAGES.path) < 6:
+            while delta_log.rows(tmp_path, MESSAGES.path) < 6:
                 stop.wait(0.1)
             stop.set()
 
@@ -225,7 +228,7 @@ def test_compaction_keeps_all_rows_in_fewer_sorted_files(spark: Any, tmp_path: P
         assert (done["silver/messages"].parts, done["silver/messages"].rows) == (2, 12)
         assert compact.compact(lake) == []
     assert (numbers(tmp_path, *FRAMES), numbers(tmp_path, "silver/events")) == before
-    (file,) = manifest.files(tmp_path, "silver/messages")
+    (file,) = delta_log.files(tmp_path, "silver/messages")
     assert list((tmp_path / "silver/messages").rglob("*.parquet")) == [file]
     assert query(tmp_path, "silver/messages", "node_id, seq") == before[0][:6] + before[0][7:13]
     assert query(tmp_path, "silver/messages", "DISTINCT typeof(ts), epoch_us(ts) = ts_ns // 1000, api") == [
@@ -243,7 +246,7 @@ def test_bronze_is_deleted_only_by_a_purge_and_is_not_made_again(spark: Any, tmp
     run_with(spark, tmp_path)
     with written(tmp_path) as lake:
         compact.compact(lake)
-        assert len(manifest.files(tmp_path, "bronze/frames")) == 1
+        assert len(delta_log.files(tmp_path, "bronze/frames")) == 1
         assert compact.purge(lake) == 2
     assert list((tmp_path / "bronze").rglob("*.parquet")) == []
     assert run_with(spark, tmp_path).segments == 0
@@ -261,12 +264,11 @@ def run_with_nothing(lake: Path) -> Any:
 
 
 def up_to_date(lake: Path, *runs: str, gold: bool = True) -> None:
-    """A lake whose stream has read all commits, with gold of each run that has verdicts only."""
+    """A lake whose silver has all commits, with gold of each run that has verdicts only."""
     for run_id in runs:
         write(lake, run_id, exchanges=2).close()
     to_silver(lake, "0")
     layout.keep(lake)
-    Store(lake).put(f"{STREAM}/metadata", b"{}")
     if gold:
         write_judgement(lake, Judgement([], []), runs, with_gold=True)
 
@@ -293,8 +295,8 @@ def wanted() -> Any:
     raise SparkWanted
 
 
-def lose_the_stream(lake: Path) -> None:
-    shutil.rmtree(lake / STREAM)
+def lose_silver(lake: Path) -> None:
+    shutil.rmtree(lake / "silver")
 
 
 def write_a_segment(lake: Path) -> None:
@@ -302,14 +304,14 @@ def write_a_segment(lake: Path) -> None:
 
 
 def leave_a_commit(lake: Path) -> None:
-    """As a run does that is killed before the stream has read its commit."""
+    """As a run does that is killed before silver has its commit."""
     write_a_segment(lake)
     commits = Commits(lake)
     commits.add(bronze.convert_here(lake, bronze.pending(lake, commits), lambda _: None))
 
 
 def lose_gold(lake: Path) -> None:
-    manifest.drop(lake, "gold/rule_stats", manifest.entries(lake, "gold/rule_stats"))
+    delta_log.drop(lake, "gold/rule_stats", delta_log.entries(lake, "gold/rule_stats"))
 
 
 def leave_silver(lake: Path) -> None:
@@ -324,7 +326,7 @@ def leave_silver_and_judge(lake: Path) -> None:
     write_judgement(lake, Judgement([], []), ["r"], with_gold=False)
 
 
-@pytest.mark.parametrize("change", [lose_the_stream, write_a_segment, leave_a_commit, lose_gold, leave_silver, leave_silver_and_judge])
+@pytest.mark.parametrize("change", [lose_silver, write_a_segment, leave_a_commit, lose_gold, leave_silver, leave_silver_and_judge])
 def test_a_run_with_work_for_spark_opens_it(change: Callable[[Path], None], tmp_path: Path) -> None:
     up_to_date(tmp_path, "r")
     change(tmp_path)

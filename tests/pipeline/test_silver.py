@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline import silver
-from klamm.pipeline.lake import manifest
+from klamm.pipeline import silver, stream
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
 from klamm.pipeline.lake.row_groups import RowGroups
-from klamm.pipeline.lake.table_parts import part_path
-from klamm.pipeline.lake.tables import DECISIONS, MESSAGES, SILVER, read, views
+from klamm.pipeline.lake.spark_views import read, views
+from klamm.pipeline.lake.tables import DECISIONS, MESSAGES, SILVER
 from klamm.pipeline.rules.traffic import RARE_FIELDS
 from klamm.pipeline.silver import RowsLostError, Source, build_silver
 from klamm.pipeline.silver_files import write_tasks
@@ -116,7 +116,7 @@ def test_rows_have_times_and_words_for_people(spark: Any, lake: Path) -> None:
     ]
     assert rows(spark, "SELECT api, direction FROM api_errors") == [{"api": "Metadata", "direction": "response out"}]
     assert rows(spark, "SELECT count(ts) AS n, count_if(unix_micros(ts) = ts_ns div 1000) AS same FROM events") == [{"n": 3, "same": 3}]
-    (file,) = manifest.files(lake, MESSAGES.path, {"first"})
+    (file,) = delta_log.files(lake, MESSAGES.path, {"first"})
     schema = pq.read_schema(file)
     assert [str(schema.field(name).type) for name in ("ts", "api", "direction")] == ["timestamp[us, tz=UTC]", "string", "string"]
 
@@ -169,29 +169,25 @@ def test_the_view_of_rare_apis_names_a_range_by_which_row_groups_are_skipped(spa
 
 
 def test_a_batch_that_comes_again_counts_once(spark: Any, lake: Path) -> None:
-    before = {table.path: manifest.rows(lake, table.path) for table in SILVER}
+    before = {table.path: delta_log.rows(lake, table.path) for table in SILVER}
     build_silver(spark, lake, frames(lake), 0)
-    assert {table.path: manifest.rows(lake, table.path) for table in SILVER} == before
+    assert {table.path: delta_log.rows(lake, table.path) for table in SILVER} == before
     assert read(spark, lake, MESSAGES).count() == 7
 
 
 def test_frames_that_bronze_has_and_silver_has_not_are_an_error_in_one_line_and_nothing_is_added(spark: Any, lake: Path) -> None:
-    before = {table.path: manifest.rows(lake, table.path) for table in SILVER}
+    before = {table.path: delta_log.rows(lake, table.path) for table in SILVER}
     more = [one._replace(rows=10) if one.run == "first" else one for one in frames(lake)]
     with pytest.raises(RowsLostError, match=r"^run first: 10 rows in bronze, 9 in messages and quarantine$") as lost:
         build_silver(spark, lake, more, 1)
     assert isinstance(lost.value, PipelineFailed)
-    assert {table.path: manifest.rows(lake, table.path) for table in SILVER} == before
+    assert {table.path: delta_log.rows(lake, table.path) for table in SILVER} == before
 
 
-def test_duckdb_and_pandas_read_what_the_manifest_names(spark: Any, lake: Path) -> None:
-    files = [str(path) for path in manifest.files(lake, "silver/partition_state")]
+def test_duckdb_and_pandas_read_what_the_log_names(spark: Any, lake: Path) -> None:
+    files = [str(path) for path in delta_log.files(lake, "silver/partition_state")]
     assert duckdb.sql(f"SELECT count(*), max(leader_epoch) FROM read_parquet({files})").fetchall() == [(6, 3)]
     assert pandas.concat([pandas.read_parquet(file) for file in files])["topic"].tolist() == ["t"] * 6
-
-
-def test_the_folder_of_a_part_is_named_as_spark_names_it(lake: Path) -> None:
-    assert (lake / part_path(MESSAGES, "second: odd=name", "0")).is_dir()
 
 
 def test_a_task_whose_worker_is_killed_is_done_again_and_leaves_only_whole_files(
@@ -223,8 +219,8 @@ def test_a_task_whose_worker_is_killed_is_done_again_and_leaves_only_whole_files
     assert {(entry.table, entry.run): entry.rows for entry in entries if entry.table != "silver/fields"} == {
         ("silver/messages", "one"): 5, ("silver/messages", "two"): 5, ("silver/events", "one"): 1, ("silver/events", "two"): 1,
     }
-    for entry in entries:
-        assert [file.name for file in (tmp_path / entry.path).iterdir()] == ["part-00000.parquet"]
+    stream.remove_remains(tmp_path)
+    assert sorted((tmp_path / "silver").rglob("part-*")) == sorted(tmp_path / entry.path for entry in entries)
 
 
 def test_a_damaged_file_of_bronze_fails_the_batch_and_adds_nothing(spark: Any, tmp_path: Path) -> None:
@@ -234,4 +230,4 @@ def test_a_damaged_file_of_bronze_fails_the_batch_and_adds_nothing(spark: Any, t
     (tmp_path / source.path).write_bytes(b"no Parquet")
     with pytest.raises(PipelineFailed, match=r"frames-.*\.parquet cannot be read: .*magic bytes"), spark_failures():
         build_silver(spark, tmp_path, [source], 0)
-    assert manifest.entries(tmp_path, MESSAGES.path) == []
+    assert delta_log.entries(tmp_path, MESSAGES.path) == []

@@ -10,12 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.journal.columns import EVENTS, FRAMES
-from klamm.machine.replaced_file import temporary_path
 from klamm.pipeline import silver
 from klamm.pipeline.decode.batches import joined
-from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake import table_parts as parts
-from klamm.pipeline.lake.tables import EVENT_TABLE
+from klamm.pipeline.lake.parquet_files import told
 from klamm.pipeline.silver import Source, tasks
 from klamm.pipeline.silver_files import Files, Piece, events_into, read_bronze, received, write_task
 from klamm.protocol import messages
@@ -76,9 +73,9 @@ def test_fields_of_produce_and_fetch_have_row_groups_of_their_own(tmp_path: Path
             journal.request(1, ApiKey.FETCH, 11, fetch)
             journal.request(1, ApiKey.DELETE_TOPICS, 1, messages.DeleteTopicsRequest(topic_names=("t",)))
     assert write_task(tmp_path, "0", 0, [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path)]).rows == 4
-    (file,) = (path for path in tmp_path.rglob("*.parquet") if "silver-fields-0" in path.parts)
-    told = pq.ParquetFile(file)
-    keys = [told.read_row_group(number, ["api_key"]).column(0).to_pylist() for number in range(told.num_row_groups)]
+    (file,) = (tmp_path / "silver/fields").rglob("*.parquet")
+    parquet = pq.ParquetFile(file)
+    keys = [parquet.read_row_group(number, ["api_key"]).column(0).to_pylist() for number in range(parquet.num_row_groups)]
     assert keys == [[1, 1], [20, 20]]
 
 
@@ -90,7 +87,7 @@ def test_small_batches_are_joined() -> None:
     assert list(joined([])) == []
 
 
-def test_a_task_needs_no_spark_and_writes_the_same_files_again(tmp_path: Path) -> None:
+def test_a_task_needs_no_spark_and_writes_the_same_rows_again_to_files_of_its_own(tmp_path: Path) -> None:
     for run in ("one", "two: odd=name"):
         with TinyJournal(tmp_path, run, 1) as journal:
             journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest())
@@ -101,18 +98,14 @@ def test_a_task_needs_no_spark_and_writes_the_same_files_again(tmp_path: Path) -
         report = write_task(tmp_path, "7", 3, task)
         assert report.rows == 4 and received(json.dumps(report)) == report
         for file in report.files:
-            (path,) = tmp_path.glob(f"_checkpoints/staged/{file.table.replace('/', '-')}-7/{parts.folder_of_run(file.run)}/{file.name}")
-            assert (file.bytes, file.told) == (path.stat().st_size, manifest.footers(path))
-        written.append({path.relative_to(tmp_path): path.read_bytes() for path in (tmp_path / "_checkpoints").rglob("*") if path.is_file()})
+            assert file[4:] == told(pq.read_metadata(tmp_path / file.path), (tmp_path / file.path).stat().st_size)
+        written.append({(file.table, file.run): (tmp_path / file.path).read_bytes() for file in report.files})
     assert written[0] == written[1]
-    assert sorted(path.parts[-3:] for path in written[0]) == [
-        (f"silver-{table}-7", run, "part-00003.parquet")
-        for table in ("events", "messages")
-        for run in ("run=one", "run=two%3A odd%3Dname")
-    ]
+    assert sorted(written[0]) == [(f"silver/{table}", run) for table in ("events", "messages") for run in ("one", "two: odd=name")]
+    assert len({file.path for file in report.files}) == 4 and len(list((tmp_path / "silver").rglob("part-00003-*.parquet"))) == 8
 
 
-def test_two_tries_of_a_task_at_once_write_the_same_file(tmp_path: Path) -> None:
+def test_two_tries_of_a_task_at_once_write_a_file_each(tmp_path: Path) -> None:
     """As with `spark.speculation`: neither takes the unfinished file of the other."""
     with TinyJournal(tmp_path, "r", 1) as journal:
         journal.event("timer")
@@ -121,18 +114,7 @@ def test_two_tries_of_a_task_at_once_write_the_same_file(tmp_path: Path) -> None
     for one in tries:
         for rows in read_bronze(tmp_path, pieces):
             events_into(one.add, rows)
-            (file,) = one._files.values()
+            ((_, file),) = one._files.values()
             file._write(file._waiting)  # a full row group, so that each has an unfinished file
-    reports = [one.close() for one in tries]
-    assert reports[0] == reports[1] != []
-
-
-def test_a_part_has_no_unfinished_files_of_tries_that_were_killed(tmp_path: Path) -> None:
-    with TinyJournal(tmp_path, "r", 1) as journal:
-        journal.event("timer")
-    (piece,) = [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path) if one.table == "events"]
-    (file,) = write_task(tmp_path, "7", 3, [piece]).files
-    folder = parts.stage(tmp_path, EVENT_TABLE, "7") / parts.folder_of_run("r")
-    temporary_path(folder / file.name).touch()
-    (entry,) = parts.adopt(tmp_path, EVENT_TABLE, "7", ["r"], {(file.table, "r"): [file]})
-    assert [path.name for path in (tmp_path / entry.path).iterdir()] == [file.name]
+    (first,), (second,) = (one.close() for one in tries)
+    assert first.path != second.path and first[4:] == second[4:]

@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.sql_views import statements
+from klamm.pipeline.lake.tables import API_MATRIX, CLIENT_SCORECARD, GOLD, LATENCY, RULE_STATS, VERDICTS
 from klamm.pipeline.report.facts import collect
 from klamm.pipeline.report.source import source
 from klamm.pipeline.rules.check import Checked, check
@@ -47,9 +48,10 @@ def judged(lake: Path) -> tuple[int, int, list[int]]:
     return stat.checked, stat.violated, [one.seq for one in found.judgement.verdicts if one.rule == "W-01"]
 
 
-def finals(lake: Path) -> dict[str, int]:
-    """Files of final parts of gold → when they were written."""
-    return {str(file): file.stat().st_mtime_ns for file in (lake / "gold").glob("*/run=r/batch=*-*/*.parquet")}
+def finals(lake: Path) -> dict[tuple[str, str], str]:
+    """Table and batch of final parts of gold → their file."""
+    entries = [entry for table in GOLD for entry in delta_log.entries(lake, table.path)]
+    return {(entry.table, entry.batch): entry.path for entry in entries if "-" in entry.batch}
 
 
 @pytest.mark.slow
@@ -64,7 +66,7 @@ def test_verdicts_of_windows_that_are_over_are_final_and_add_up(spark: Any, tmp_
     run_with(spark, tmp_path, gold=True)
     assert judged(tmp_path) == (152, 1, [65])
     first = finals(tmp_path)
-    assert {Path(file).parts[-4] for file in first} >= {"rule_stats", "verdicts", "latency", "api_matrix", "client_scorecard"}
+    assert {table for table, _ in first} >= {table.path for table in (RULE_STATS, VERDICTS, LATENCY, API_MATRIX, CLIENT_SCORECARD)}
     assert query(tmp_path, "gold/latency", "sum(count)::int, count(DISTINCT coalesce(window_ts_ns, 0))") == [(152, 2)]
 
     exchanges(tiny, 20)
@@ -98,7 +100,7 @@ def test_final_parts_are_made_again_when_other_rows_came_late(spark: Any, tmp_pa
     assert judged(tmp_path) == (152, 1, [4])
     assert before.keys() == finals(tmp_path).keys()
     assert not set(before.values()) & set(finals(tmp_path).values())
-    assert manifest.rows(tmp_path, "gold/verdicts") == 1
+    assert delta_log.rows(tmp_path, "gold/verdicts") == 1
 
 
 @pytest.mark.slow
@@ -140,7 +142,7 @@ def test_a_generation_and_a_transaction_that_outlast_windows_are_in_the_one_in_w
     assert sorted(query(tmp_path, "gold/group_generations", generations)) == [(1, 1, 2, False), (2, 0, None, True)]
     assert sorted(query(tmp_path, "gold/transactions", ends)) == [(0, "t-1", "commit"), (0, "t-2", "fenced")]
     assert before.items() < finals(tmp_path).items()
-    assert not (tmp_path / "gold/transactions/run=r/batch=gold").exists()  # none goes on
+    assert {entry.batch for entry in delta_log.entries(tmp_path, "gold/transactions")}.isdisjoint({"gold"})  # none goes on
     with duckdb.connect() as database:
         for each in statements(tmp_path, "duckdb"):
             database.execute(each)
@@ -154,5 +156,5 @@ def test_a_generation_and_a_transaction_that_outlast_windows_are_in_the_one_in_w
 def lasting(lake: Path) -> dict[str, list[bool]]:
     """Of the parts with generations and with transactions: whether they are final."""
     tables = ("group_generations", "transactions")
-    found = {name: [one for one in manifest.entries(lake, f"gold/{name}") if one.rows] for name in tables}
+    found = {name: [one for one in delta_log.entries(lake, f"gold/{name}") if one.rows] for name in tables}
     return {name: sorted((one.batch != "gold" for one in entries), reverse=True) for name, entries in found.items()}

@@ -118,7 +118,7 @@ def test_a_signal_ends_a_watch_in_order(start: Start, tmp_path: Path, number: si
     lake = tmp_path / "lake"
     write(lake).close()
     watch = start("pipeline", "watch", lake, "--json")
-    wait_for((lake / "silver" / "messages" / "_manifest.jsonl").exists, "a table", 120)
+    wait_for((lake / "silver" / "messages" / "_delta_log").exists, "a table", 120)
     watch.signal(number)
     assert watch.process.wait(300) == 0
     assert json.loads(watch.rest())["rows"] == {"frames": 6, "messages": 6, "quarantine": 0, "events": 1}

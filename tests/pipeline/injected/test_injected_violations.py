@@ -12,7 +12,7 @@ import pytest
 
 from klamm.journal.reading import segments
 from klamm.pipeline.lake.bronze import convert
-from klamm.pipeline.lake.tables import views
+from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.rules import runner
 from klamm.pipeline.silver import Source, build_silver
@@ -100,7 +100,7 @@ def test_spark_says_the_same_of_some_violations_at_the_edge(spark: Any, tmp_path
     some = judged(tmp_path, [edges[rule] for rule in sorted(edges)[::3]])
     names = sorted([*some.injections, *some.true])
     converted = [convert(some.lake, segment) for segment in segments(some.lake)]
-    build_silver(spark, some.lake, [Source(one.table, one.run, one.path, one.rows) for one in converted if one.rows], "0")
+    build_silver(spark, some.lake, [Source(one.table, one.run, one.path, one.rows) for one in converted if one.rows], 0)
     views(spark, some.lake, names)
     judgement = runner.judge(spark, names)
     assert judgement.stats == some.quick.stats

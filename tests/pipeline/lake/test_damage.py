@@ -13,22 +13,19 @@ from click.testing import CliRunner
 from klamm.cli.journal.verb import command as journal
 from klamm.cli.pipeline.report import command as report
 from klamm.cli.pipeline.verb import command as pipeline
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.damage import damage_named, damaged_parts
 from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
-from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.parquet_files import WRITTEN, opened
 from klamm.pipeline.lake.row_groups import RowGroups
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import GOLD, RULE_STATS, VERDICTS, Table
+from klamm.tests.pipeline.lakes_by_hand import add
 
 
 def part(lake: Path, table: str, run: str = "r", rows: int = 3) -> Path:
     """A part with so many rows in a table; its file."""
-    folder = f"{table}/run={run}/batch=0"
-    (lake / folder).mkdir(parents=True)
-    pq.write_table(pa.table({"seq": list(range(rows))}), lake / folder / "part-0.parquet")
-    manifest.append(lake, [Entry(table, run, "0", folder, rows)])
-    return lake / folder / "part-0.parquet"
+    return lake / add(lake, table, run, "0", pa.table({"seq": list(range(rows))})).path
 
 
 def test_whole_parts_are_not_damaged(tmp_path: Path) -> None:
@@ -50,13 +47,14 @@ def test_a_damaged_part_is_named_with_what_makes_it_again(tmp_path: Path, table:
 
 def test_a_part_without_its_file_is_missing_and_one_with_fewer_rows_damaged(tmp_path: Path) -> None:
     part(tmp_path, "bronze/frames", "purged").unlink()
-    manifest.drop(tmp_path, "bronze/frames", manifest.entries(tmp_path, "bronze/frames"))
-    part(tmp_path, "silver/messages", "purged").unlink()
-    pq.write_table(pa.table({"seq": [1]}), part(tmp_path, "silver/messages", "short"))
-    missing, short = damaged_parts(tmp_path)
-    assert "run=purged/batch=0 is missing: 0 of 3 rows are there" in missing
-    assert missing.endswith("from the journal"), "bronze has these rows no more"
-    assert "run=short/batch=0 is damaged: 1 of 3 rows are there" in short
+    delta_log.drop(tmp_path, "bronze/frames", delta_log.entries(tmp_path, "bronze/frames"))
+    purged, short = (part(tmp_path, "silver/messages", run) for run in ("purged", "short"))
+    purged.unlink()
+    pq.write_table(pa.table({"seq": [1]}), short)
+    of_purged, of_short = damaged_parts(tmp_path)
+    assert of_purged.startswith(f"{purged} is missing; ")
+    assert of_purged.endswith("from the journal"), "bronze has these rows no more"
+    assert of_short.startswith(f"{short} is damaged: 1 of 3 rows are there; ")
 
 
 def test_a_failure_in_a_lake_without_damage_stays_as_it_is(tmp_path: Path) -> None:
@@ -80,42 +78,45 @@ def test_a_jvm_that_ends_is_one_line_and_no_reason_to_read_all_tables(tmp_path: 
 def test_a_report_of_a_table_that_lost_a_part_names_it(tmp_path: Path, table: str) -> None:
     for each in {"bronze/frames", table}:
         part(tmp_path, each)
-    manifest.files(tmp_path, table)[0].unlink()
+    (gone,) = delta_log.files(tmp_path, table)
+    gone.unlink()
     result = CliRunner().invoke(report, [str(tmp_path), "--output", str(tmp_path / "report.html")])
     assert isinstance(result.exception, PipelineFailed)
-    assert f"{tmp_path / table}/run=r/batch=0 is missing: 0 of 3 rows are there; remove" in str(result.exception)
+    assert f"{gone} is missing; remove" in str(result.exception)
     assert not (tmp_path / "report.html").exists()
 
 
 @pytest.mark.parametrize("table", [table for table in GOLD if table not in (VERDICTS, RULE_STATS)])
 def test_check_names_a_part_of_gold_that_is_gone(tmp_path: Path, table: Table) -> None:
     part(tmp_path, "silver/messages")
-    part(tmp_path, table.path).unlink()
+    gone = part(tmp_path, table.path)
+    gone.unlink()
     result = CliRunner().invoke(pipeline, ["check", str(tmp_path)])
     assert isinstance(result.exception, PipelineFailed)
-    assert f"{tmp_path / table.path}/run=r/batch=0 is missing" in str(result.exception)
+    assert f"{gone} is missing; " in str(result.exception)
 
 
-@pytest.mark.parametrize("arguments", [["compact"], ["publish"], ["retain", "--keep", "1d"], ["tables"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["compact"], ["publish", "target"], ["retain", "--keep", "1d"], ["tables"]], ids=" ".join)
 def test_every_command_names_a_part_of_gold_that_is_gone(tmp_path: Path, arguments: list[str]) -> None:
-    part(tmp_path, "gold/latency").unlink()
+    gone = part(tmp_path, "gold/latency")
+    gone.unlink()
     result = CliRunner().invoke(pipeline, [arguments[0], str(tmp_path), *arguments[1:]])
     assert isinstance(result.exception, PipelineFailed)
-    assert f"{tmp_path / 'gold/latency'}/run=r/batch=0 is missing" in str(result.exception)
+    assert f"{gone} is missing; " in str(result.exception)
 
 
 def test_a_run_whose_part_is_gone_can_be_removed(tmp_path: Path) -> None:
     part(tmp_path, "gold/latency").unlink()
     result = CliRunner().invoke(pipeline, ["retain", str(tmp_path), "--run", "r"])
     assert result.exit_code == 0, result.exception
-    assert manifest.entries(tmp_path, "gold/latency") == []
+    assert delta_log.entries(tmp_path, "gold/latency") == []
 
 
 def test_a_flipped_bit_is_never_another_value(tmp_path: Path) -> None:
     """In rows written in both ways; a bit of the end of a file may make it another file, which is an error too."""
     file = tmp_path / "rows.parquet"
     rows = pa.table({"run_id": ["r"] * 50, "seq": list(range(50)), "text": [f"text {number % 7}" for number in range(50)]})
-    groups = RowGroups(file)
+    groups = RowGroups(Store(tmp_path), file.name)
     groups.add(rows.to_batches()[0])
     groups.close()
     draw = Random(5)
@@ -143,7 +144,7 @@ def test_a_report_of_a_damaged_table_names_it(tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     result = CliRunner().invoke(report, [str(tmp_path), "-o", str(tmp_path / "x.html")])
     assert isinstance(result.exception, PipelineFailed | SystemExit)
-    assert "part-0.parquet is damaged" in f"{result.output} {result.exception}"
+    assert ".parquet is damaged" in f"{result.output} {result.exception}"
 
 
 @pytest.mark.parametrize("arguments", [(pipeline, "run"), (pipeline, "check"), (journal, "verify"), (report,)])

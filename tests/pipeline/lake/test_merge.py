@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from klamm.pipeline.lake import manifest, merge
+from klamm.pipeline.lake import delta_log, merge
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.merge import WEEK_NS, Merged, merge_small
-from klamm.pipeline.lake.table_parts import part_path
+from klamm.pipeline.lake.table_parts import put
 from klamm.pipeline.lake.tables import EVENT_TABLE, FIELD_TABLE
+from klamm.tests.pipeline.lakes_by_hand import add
 
 TABLE = EVENT_TABLE
 
@@ -26,15 +27,13 @@ def part(lake: Path, batch: int, *, run: str = "r", ts_ns: int | None = None, ro
     })
     if batch % 3 == 2:
         table = table.append_column("added_later", pa.array(["x"] * rows))
-    path = part_path(TABLE, run, str(batch))
-    (lake / path).mkdir(parents=True)
-    pq.write_table(table, lake / path / "part-00000.parquet")
+    file = put(lake, TABLE, run, str(batch), table)
     if named:
-        manifest.append(lake, [manifest.Entry(TABLE.path, run, str(batch), path, *manifest.footers(lake / path))])
+        delta_log.append(lake, [TABLE], [file])
 
 
 def read(lake: Path) -> list[tuple[int, int, str | None]]:
-    rows = [row for file in manifest.files(lake, TABLE.path) for row in pq.ParquetFile(file).read().to_pylist()]
+    rows = [row for file in delta_log.files(lake, TABLE.path) for row in pq.ParquetFile(file).read().to_pylist()]
     return [(row["node_id"], row["seq"], row.get("added_later")) for row in rows]
 
 
@@ -50,7 +49,7 @@ def test_a_run_with_more_small_parts_than_allowed_gets_one_sorted_part(tmp_path:
     assert merge_small(tmp_path, 3) == [Merged(TABLE.path, "r", 4, 8)]
     assert merge_small(tmp_path, 3) == []
     assert sorted(read(tmp_path)) == sorted(before)
-    (entry,) = manifest.entries(tmp_path, TABLE.path, {"r"})
+    (entry,) = delta_log.entries(tmp_path, TABLE.path, {"r"})
     assert (entry.batch, entry.rows, entry.first_ts_ns, entry.last_ts_ns) == ("compact-0", 8, 0, 3)
     ordered = read(tmp_path)[-8:]
     assert [row[:2] for row in ordered] == sorted(row[:2] for row in ordered)
@@ -62,7 +61,7 @@ def test_the_next_merge_takes_the_merged_part_with_it_under_a_new_name(tmp_path:
     for batch in range(8):
         part(tmp_path, batch)
         merge_small(tmp_path, 3)
-    assert [entry.batch for entry in manifest.entries(tmp_path, TABLE.path)] == ["compact-1", "7"]
+    assert [entry.batch for entry in delta_log.entries(tmp_path, TABLE.path)] == ["compact-1", "7"]
     assert len(set(read(tmp_path))) == 16
 
 
@@ -70,20 +69,16 @@ def test_a_merged_part_covers_a_week_at_most_so_that_retention_can_remove_it(tmp
     for batch in range(6):
         part(tmp_path, batch, ts_ns=batch * (WEEK_NS // 2))
     merge_small(tmp_path, 3)
-    bounds = [(entry.first_ts_ns, entry.last_ts_ns) for entry in manifest.entries(tmp_path, TABLE.path)]
+    bounds = [(entry.first_ts_ns, entry.last_ts_ns) for entry in delta_log.entries(tmp_path, TABLE.path)]
     assert bounds == [(0, WEEK_NS // 2 * 2), (WEEK_NS // 2 * 3, WEEK_NS // 2 * 5)]
 
 
 def test_rows_of_frequent_apis_have_row_groups_of_their_own_in_a_merged_part(tmp_path: Path) -> None:
     for batch in range(3):
-        path = tmp_path / part_path(FIELD_TABLE, "r", str(batch))
-        path.mkdir(parents=True)
         rows = {"node_id": [1] * 4, "conn_id": [batch] * 4, "seq": range(4), "ts_ns": [batch] * 4}
-        pq.write_table(pa.table({**rows, "api_key": pa.array([1, 4, 0, 3], pa.int16())}), path / "part-00000.parquet")
-        entry = manifest.Entry(FIELD_TABLE.path, "r", str(batch), str(path.relative_to(tmp_path)), *manifest.footers(path))
-        manifest.append(tmp_path, [entry])
+        add(tmp_path, FIELD_TABLE, "r", str(batch), pa.table({**rows, "api_key": pa.array([1, 4, 0, 3], pa.int16())}))
     assert merge_small(tmp_path, 2) == [Merged(FIELD_TABLE.path, "r", 3, 12)]
-    (merged,) = map(pq.ParquetFile, manifest.files(tmp_path, FIELD_TABLE.path))
+    (merged,) = map(pq.ParquetFile, delta_log.files(tmp_path, FIELD_TABLE.path))
     apart, others = (merged.read_row_group(number).to_pydict() for number in range(merged.num_row_groups))
     assert (apart["api_key"], others["api_key"]) == ([1, 0] * 3, [4, 3] * 3)
     assert apart["conn_id"] == others["conn_id"] == [0, 0, 1, 1, 2, 2]
@@ -97,43 +92,28 @@ def test_large_parts_are_not_merged_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert merge_small(tmp_path, 1) == []
 
 
-def test_a_merge_that_was_killed_before_its_line_is_repeated_and_one_killed_after_it_is_swept(tmp_path: Path) -> None:
+def test_a_merge_that_was_killed_before_its_commit_is_repeated_and_one_killed_after_it_is_swept(tmp_path: Path) -> None:
     for batch in range(4):
         part(tmp_path, batch)
     before = sorted(read(tmp_path))
-    old = [(tmp_path / entry.path / "part-00000.parquet", entry) for entry in manifest.entries(tmp_path, TABLE.path)]
-    texts = [file.read_bytes() for file, _ in old]
-    left = tmp_path / part_path(TABLE, "r", "compact-0") / "part-00009.parquet"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"torn")
+    old = {tmp_path / entry.path: (tmp_path / entry.path).read_bytes() for entry in delta_log.entries(tmp_path, TABLE.path)}
+    put(tmp_path, TABLE, "r", "compact-0", pa.table({"seq": [1]}))
     merge_small(tmp_path, 3)
-    assert (sorted(read(tmp_path)), files(tmp_path)) == (before, 1)
-    for (file, _), text in zip(old, texts, strict=True):
+    assert sorted(read(tmp_path)) == before
+    for file, text in old.items():
         file.parent.mkdir(parents=True)
         file.write_bytes(text)
     assert sorted(read(tmp_path)) == before
-    assert len(manifest.sweep(tmp_path, TABLE.path)) == 4
+    assert len(delta_log.sweep(tmp_path, TABLE.path)) == 5 and files(tmp_path) == 1
 
 
 def test_rows_that_got_lost_replace_nothing(tmp_path: Path) -> None:
     for batch in range(4):
         part(tmp_path, batch)
-    (first, *_) = manifest.entries(tmp_path, TABLE.path)
-    manifest.append(tmp_path, [first._replace(rows=3)])
+    (first, *_) = delta_log.entries(tmp_path, TABLE.path)
+    delta_log.append(tmp_path, [TABLE], [first._replace(statistics='{"numRecords":3}')])
     before = files(tmp_path)
     with pytest.raises(PipelineFailed, match="4 parts have 9 rows, their compaction 8"):
         merge_small(tmp_path, 3)
-    assert len(manifest.entries(tmp_path, TABLE.path)) == 4
+    assert len(delta_log.entries(tmp_path, TABLE.path)) == 4
     assert files(tmp_path) == before + 1
-
-
-def test_a_manifest_with_many_replaced_lines_is_written_again(tmp_path: Path) -> None:
-    part(tmp_path, 0)
-    (entry,) = manifest.entries(tmp_path, TABLE.path)
-    path = tmp_path / TABLE.path / manifest.NAME
-    for lines, after in ((50, 51), (200, 1)):
-        for _ in range(lines):
-            manifest.append(tmp_path, [entry])
-        manifest.tidy(tmp_path, TABLE.path)
-        assert len(path.read_text().splitlines()) == after
-    assert manifest.entries(tmp_path, TABLE.path) == [entry]

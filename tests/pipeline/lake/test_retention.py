@@ -1,4 +1,4 @@
-"""Old runs and old rows leave journal, bronze, silver and manifests together, wherever the removal is interrupted."""
+"""Old runs and old rows leave journal, bronze, and silver together, wherever the removal is interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from klamm.journal.proof import verify
 from klamm.journal.reading import retained_to, segments
 from klamm.journal.segments import RETAINED
 from klamm.journal.writer import JournalWriter
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import batch_name, convert_here, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
@@ -84,7 +84,7 @@ def assert_retained_to_day_3(lake: Path) -> None:
     named = {str(path.relative_to(lake)) for layer in ("bronze", "silver") for path in lake.glob(f"{layer}/*/**/*.parquet")}
     assert named == {
         str(path.relative_to(lake)) for layer, names in (("bronze", ("frames", "events")), ("silver", TABLES))
-        for name in names for path in manifest.files(lake, f"{layer}/{name}")
+        for name in names for path in delta_log.files(lake, f"{layer}/{name}")
     }
 
 
@@ -99,14 +99,11 @@ def test_what_is_older_leaves_all_tables_and_the_journal_and_is_not_missed(lake:
     assert to_silver(lake, "again").added == 0
 
 
-def test_upkeep_folds_removes_and_writes_long_manifests_again(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "LINES", 0)
+def test_upkeep_folds_and_removes(lake: Path) -> None:
     upkept = upkeep(lake, Commits(lake), time.time_ns() - day(3) + DAY_NS // 2)
     assert (upkept.removed, upkept.shortened) == (["old"], ["on"])
     assert upkept.notes[0].startswith("1 run and the oldest rows of 1 more: 10 frames and 5 events, 10 segments of the journal, ")
     assert_retained_to_day_3(lake)
-    for table in ("bronze/frames", "silver/messages"):
-        assert len((lake / table / manifest.NAME).read_text().splitlines()) == 3
     assert upkeep(lake, Commits(lake), None).notes == []
 
 
@@ -182,7 +179,7 @@ def test_rows_that_are_not_in_silver_yet_keep_everything(lake: Path) -> None:
 
 def test_the_commands_say_what_they_remove(lake: Path) -> None:
     asked = ("pipeline", "retain", lake, "--run", "old")
-    said = "1 run: 4 frames and 2 events, 4 segments of the journal, 8 parts of tables, "
+    said = "1 run: 4 frames and 2 events, 4 segments of the journal, 8 files of tables, "
     assert call(*asked, "--dry-run").stdout.startswith(f"would be removed: {said}")
     assert call(*asked).stdout.startswith(f"removed: {said}")
     assert call("pipeline", "retain", lake, "--keep", "1000w").stdout == "nothing is older\n"
@@ -275,8 +272,8 @@ def test_segments_that_are_not_in_bronze_stay_with_their_run(lake: Path, run: st
 def test_a_row_that_retention_left_is_missed_when_it_is_gone(lake: Path) -> None:
     retain(lake, Commits(lake), day(3))
     table = "silver/messages"
-    first = next(entry for entry in manifest.entries(lake, table) if entry.batch == "on-3")
-    manifest.drop(lake, table, [first])
+    first = next(entry for entry in delta_log.entries(lake, table) if entry.batch == "on-3")
+    delta_log.drop(lake, table, [first])
     missing = missing_rows(lake, ["on"], lambda run: silver_numbers(lake, run))
     assert [(one.first, one.last) for one in missing] == [(11, 14)]
 
@@ -318,6 +315,6 @@ def test_bronze_of_the_segments_that_stay_is_not_removed(lake: Path) -> None:
     writer = JournalWriter(lake, "on", 1)
     retain(lake, Commits(lake), day(900))
     staying = {batch_name(segment) for segment in segments(lake) if segment.run == "on"}
-    in_bronze = {entry.batch for table in ("frames", "events") for entry in manifest.entries(lake, f"bronze/{table}")}
+    in_bronze = {entry.batch for table in ("frames", "events") for entry in delta_log.entries(lake, f"bronze/{table}")}
     assert len(staying & in_bronze) == 2
     writer.close()

@@ -8,6 +8,7 @@ import pytest
 
 from klamm.pipeline.lake import row_groups
 from klamm.pipeline.lake.row_groups import RowGroups
+from klamm.pipeline.lake.store import Store
 
 
 def batch(first: int, rows: int, size: int = 1) -> pa.RecordBatch:
@@ -22,20 +23,20 @@ def groups(path: Path) -> list[int]:
 def test_small_batches_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_groups, "ROWS", 10)
     path = tmp_path / "folder" / "a.parquet"
-    file = RowGroups(path)
+    file = RowGroups(Store(tmp_path), "folder/a.parquet")
     for first in range(0, 27, 3):
         file.add(batch(first, 3))
     file.add(batch(0, 0))
     assert not path.exists()
     file.close()
-    assert groups(path) == [12, 12, 3] and file.rows == 27
+    assert groups(path) == [12, 12, 3] and file.rows == file.told.rows == 27 and file.told.bytes == path.stat().st_size
     assert pq.read_table(path).column("n").to_pylist() == list(range(27))
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_group_ends_when_it_has_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_groups, "BYTES", 1000)
-    file = RowGroups(tmp_path / "a.parquet")
+    file = RowGroups(Store(tmp_path), "a.parquet")
     for first in range(4):
         file.add(batch(first, 1, 600))
     file.close()
@@ -43,7 +44,7 @@ def test_a_group_ends_when_it_has_many_bytes(tmp_path: Path, monkeypatch: pytest
 
 
 def test_without_rows_there_is_no_file(tmp_path: Path) -> None:
-    file = RowGroups(tmp_path / "a.parquet")
+    file = RowGroups(Store(tmp_path), "a.parquet")
     file.add(batch(0, 0))
     file.close()
     assert list(tmp_path.iterdir()) == [] and file.rows == 0
@@ -53,7 +54,7 @@ def test_without_rows_there_is_no_file(tmp_path: Path) -> None:
 def test_rows_of_frequent_apis_have_row_groups_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: int) -> None:
     monkeypatch.setattr(row_groups, "RUN_ROWS", 10)
     path = tmp_path / "a.parquet"
-    file = RowGroups(path, 600, frequent=(0, 1))
+    file = RowGroups(Store(tmp_path), "a.parquet", 600, frequent=(0, 1))
     keys = [key for _ in range(100 // run) for key in (0, 3, 1, None, 0, 18) for _ in range(run)]
     for first in (0, 600):
         numbers = pa.array(range(first, first + 600))

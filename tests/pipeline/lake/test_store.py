@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 
@@ -27,20 +25,6 @@ def test_what_is_put_is_read_as_a_whole_also_in_place_of_what_was_there(store: S
         store.put("a/b", data)
         assert store.read("a/b") == data
     assert store.has("a") and store.names("") == ["a/b"]
-
-
-def test_of_eight_who_put_what_is_absent_one_succeeds_and_its_content_stays(store: Store) -> None:
-    together = Barrier(8)
-
-    def put(number: int) -> bool:
-        together.wait()
-        return store.put_if_absent("log/7", str(number).encode())
-
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(put, range(8)))
-    assert won.count(True) == 1
-    assert store.read("log/7") == str(won.index(True)).encode()
-    assert store.names("log") == ["log/7"], "nothing is left of those who lost"
 
 
 def test_names_are_those_below_in_order(store: Store) -> None:
@@ -75,11 +59,7 @@ def test_workers_get_it_as_it_is(store: Store) -> None:
 
 KNOW_THE_FOLDER = {
     "pipeline/lake/store.py": "it is the place",
-    "pipeline/lake/manifest.py": "it is the log of the tables",
-    "pipeline/lake/table_parts.py": "writes parts, which have their place when they are complete",
-    "pipeline/lake/row_groups.py": "writes a file, which has its name when it is complete",
     "pipeline/lake/folder.py": "the lock of a lake, and whether a folder is one",
-    "pipeline/lake/delta.py": "copies tables to another place",
 }
 ELSEWHERE = {
     "pipeline/export.py": "what is exported goes to a place of the user's",

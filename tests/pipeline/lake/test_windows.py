@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from klamm.pipeline.lake import manifest
-from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.windows import Closed, Window, WindowSizes, is_valid, windows
+from klamm.tests.pipeline import lakes_by_hand
 
 MINUTE = 60_000_000_000
 SIZES = WindowSizes(width_ns=60 * MINUTE, margin_ns=6 * MINUTE, rows=1_000_000, step_rows=1_000_000)
@@ -18,14 +18,10 @@ SIZES = WindowSizes(width_ns=60 * MINUTE, margin_ns=6 * MINUTE, rows=1_000_000, 
 
 def add(lake: Path, batch: str, rows: Sequence[tuple[int, int, float]], table: str = "messages") -> None:
     """A part of silver with these rows: broker, seq, minute."""
-    folder = lake / "silver" / table / "run=r" / f"batch={batch}"
-    folder.mkdir(parents=True)
     nodes, seqs, minutes = zip(*rows, strict=True)
     times = [round(minute * MINUTE) for minute in minutes]
     columns = {"node_id": pa.array(nodes, pa.int32()), "seq": pa.array(seqs, pa.int64()), "ts_ns": pa.array(times, pa.int64())}
-    pq.write_table(pa.table(columns), folder / "part-0.parquet")
-    path = str(folder.relative_to(lake))
-    manifest.append(lake, [Entry(f"silver/{table}", "r", batch, path, len(rows), min(times), max(times))])
+    lakes_by_hand.add(lake, f"silver/{table}", "r", batch, pa.table(columns))
 
 
 def found(lake: Path, last: Closed | None = None, sizes: WindowSizes = SIZES) -> list[Window]:
@@ -70,7 +66,7 @@ def test_the_next_window_reads_what_brokers_were_told_however_long_ago_and_no_ot
     (first,) = found(tmp_path)
     add(tmp_path, "2", every_minute(71, 140))
     (window,) = found(tmp_path, first.closing)
-    old = {entry.table: window.reads(tmp_path, entry) for table in ("partition_state", "broker_state", "decisions")
+    old = {entry.table: window.reads(entry) for table in ("partition_state", "broker_state", "decisions")
            for entry in [Entry(f"silver/{table}", "r", "0", f"silver/{table}/run=r/batch=0", 11, 0, 10 * MINUTE)]}
     assert old == {"silver/partition_state": True, "silver/broker_state": True, "silver/decisions": False}
 
@@ -97,8 +93,8 @@ def test_rows_that_come_late_are_noticed_and_rows_that_are_gone_are_not(tmp_path
     assert window.closing.rows == 61
     add(tmp_path, "2", [(2, 2, 21.0)], "events")
     assert not is_valid(tmp_path, "r", window.closing)
-    manifest.drop(tmp_path, "silver/events", manifest.entries(tmp_path, "silver/events"))
-    manifest.drop(tmp_path, "silver/quarantine", manifest.entries(tmp_path, "silver/quarantine"))
+    delta_log.drop(tmp_path, "silver/events", delta_log.entries(tmp_path, "silver/events"))
+    delta_log.drop(tmp_path, "silver/quarantine", delta_log.entries(tmp_path, "silver/quarantine"))
     assert is_valid(tmp_path, "r", window.closing)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.pipeline import run
 from klamm.pipeline.gold import OF_ROWS, THAT_END, build_gold
-from klamm.pipeline.lake import manifest, tables
+from klamm.pipeline.lake import delta_log, spark_views, tables
 from klamm.pipeline.lake.bronze import own_segments, pending
 from klamm.pipeline.lake.tables import LEADER_TIMELINE, REASSIGN_SPANS
 from klamm.pipeline.lake.windows import NUMBERED, SIZES, WindowSizes, windows
@@ -34,7 +34,7 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     lake = tmp_path / "lake"
     await live_through_much(zookeeper + chroot, lake, "own")
     run.run(lake, lambda: spark, _Quiet(), gold=False)
-    tables.views(spark, lake, ["own"])
+    spark_views.views(spark, lake, ["own"])
     judgement = runner.judge(spark, ["own"])
     assert [verdict for verdict in judgement.verdicts if verdict.severity == "error"] == []
     errors = {rule.id for rule in runner.rules().values() if rule.severity == "error"}
@@ -54,7 +54,7 @@ def _rows_of_gold(spark: Any, lake: Path, sizes: WindowSizes) -> dict[str, list[
     """The rows of tables that have the same ones in whatever windows they are made."""
     build_gold(spark, lake, ["own"], sizes)
     found = (LEADER_TIMELINE, REASSIGN_SPANS, *OF_ROWS, *THAT_END)
-    return {table.name: sorted(map(str, tables.read(spark, lake, table).toArrow().to_pylist())) for table in found}
+    return {table.name: sorted(map(str, spark_views.read(spark, lake, table).toArrow().to_pylist())) for table in found}
 
 
 def _judged_from(lake: Path, share: float, folder: Path) -> list[Verdict]:
@@ -72,7 +72,7 @@ def _judged_from(lake: Path, share: float, folder: Path) -> list[Verdict]:
 
 def _thirds(lake: Path) -> WindowSizes:
     """Windows that last for a third of the run, judged one after another, with margins of half of that."""
-    parts = [entry for name in NUMBERED for entry in manifest.entries(lake, f"silver/{name}")]
+    parts = [entry for name in NUMBERED for entry in delta_log.entries(lake, f"silver/{name}")]
     bounds = [ns for entry in parts for ns in (entry.first_ts_ns, entry.last_ts_ns) if ns is not None]
     width = (max(bounds) - min(bounds)) // 3
     return WindowSizes(width, width // 2, 1 << 40, 1)

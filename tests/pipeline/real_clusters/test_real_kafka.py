@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
 from klamm.journal.proof import verify
-from klamm.pipeline.lake.tables import views
+from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.runner import Judgement
 from klamm.protocol import messages

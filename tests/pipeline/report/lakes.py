@@ -5,16 +5,15 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet
 
 from klamm.journal import reading
 from klamm.journal.columns import Direction
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.column_types import arrow_type
+from klamm.pipeline.lake.table_parts import put
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
@@ -49,10 +48,7 @@ def write(lake: Path, table: Table, rows: list[dict[str, Any]], run: str = RUN, 
         default = None if column.nullable else run if column.name == "run_id" else plain.get(column.type, 0)
         arrays.append(pa.array([row.get(column.name, default) for row in rows], kind))
         fields.append(pa.field(column.name, kind))
-    folder = lake / table.path / f"run={run}" / f"batch={quote(batch, safe='')}"
-    folder.mkdir(parents=True)
-    pyarrow.parquet.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), folder / "rows.parquet")
-    manifest.append(lake, [manifest.Entry(table.path, run, batch, str(folder.relative_to(lake)), len(rows))])
+    delta_log.append(lake, [table], [put(lake, table, run, batch, pa.Table.from_arrays(arrays, schema=pa.schema(fields)))])
 
 
 def stored(lake: Path, run: str = RUN) -> ReportSource:

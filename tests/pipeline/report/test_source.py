@@ -11,7 +11,7 @@ import pytest
 
 from klamm.journal.columns import Direction
 from klamm.journal.reading import segments
-from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import convert_here, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.tables import BRONZE
@@ -122,7 +122,7 @@ def test_a_lake_without_bronze_is_told_why_it_has_no_report(tmp_path: Path) -> N
     commits = Commits(tmp_path)
     commits.add(convert_here(tmp_path, pending(tmp_path, commits), lambda _: None))
     for table in BRONZE:
-        manifest.drop(tmp_path, table.path, manifest.entries(tmp_path, table.path))
+        delta_log.drop(tmp_path, table.path, delta_log.entries(tmp_path, table.path))
     with pytest.raises(NothingToReport, match=r"at most 5: klamm pipeline compact --purge deleted its bronze$"), source(tmp_path, limit=5):
         pass
     shutil.rmtree(tmp_path / "journal")

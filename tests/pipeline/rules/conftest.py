@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from klamm.pipeline.lake.tables import views
+from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.record import Need
@@ -88,4 +88,4 @@ class Whatever(Contents):
 
 def into_silver(spark: Any, lake: Path) -> None:
     """What the journals of a lake hold, as tables of silver."""
-    build_silver(spark, lake, bronze(lake), "0")
+    build_silver(spark, lake, bronze(lake), 0)

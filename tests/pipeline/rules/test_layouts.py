@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline.lake.tables import views
+from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.judgement_plan import in_order

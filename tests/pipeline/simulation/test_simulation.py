@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.pipeline.lake import tables
+from klamm.pipeline.lake import spark_views
 from klamm.pipeline.simulation import generated_cluster as generator
 from klamm.pipeline.simulation import sources
 from klamm.pipeline.simulation.generated_cluster import Generated
@@ -161,11 +161,11 @@ def test_the_tables_of_a_simulation_are_read_like_all_others(spark: Any, tmp_pat
     for _ in range(2):
         write_outcome(tmp_path, "one", found)
     assert write_rows(tmp_path, "one", finished_rows(partitions, scenario)) == 300
-    summary = tables.read(spark, tmp_path, SIM_SUMMARY, ["one"]).sort("step").collect()
+    summary = spark_views.read(spark, tmp_path, SIM_SUMMARY, ["one"]).sort("step").collect()
     assert [tuple(row)[1:] for row in summary] == [tuple(row) for row in found.summary]
-    assert tables.read(spark, tmp_path, SIM_LEADERS, ["one"]).count() == len(found.leaders)
-    assert tables.read(spark, tmp_path, SIM_MOVEMENT).count() == len(found.movement)
-    assert tables.read(spark, tmp_path, SIM_PARTITIONS).where("replicas = array(4, 5)").count() >= 1
+    assert spark_views.read(spark, tmp_path, SIM_LEADERS, ["one"]).count() == len(found.leaders)
+    assert spark_views.read(spark, tmp_path, SIM_MOVEMENT).count() == len(found.movement)
+    assert spark_views.read(spark, tmp_path, SIM_PARTITIONS).where("replicas = array(4, 5)").count() >= 1
 
 
 def test_sizes_come_from_a_table(spark: Any, tmp_path: Path) -> None:

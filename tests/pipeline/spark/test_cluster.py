@@ -131,7 +131,7 @@ def test_a_master_without_workers_is_a_line(lake: Path, tmp_path: Path) -> None:
 
 def test_a_cluster_that_is_lost_amid_the_work_ends_it_with_a_line(lake: Path, tmp_path: Path) -> None:
     with cluster(tmp_path, ()) as (url, processes), running(klamm("run", lake, "--master", url)) as run:
-        until((lake / "silver/messages/_manifest.jsonl").exists, run)
+        until((lake / "silver/messages/_delta_log").exists, run)
         for process in processes:
             os.killpg(process.pid, signal.SIGKILL)
         stdout, stderr = run.communicate(timeout=300)
@@ -154,7 +154,8 @@ def test_a_spark_connect_server_runs_the_pipeline_and_ends_with_its_command(lake
 
 
 @pytest.mark.parametrize(
-    "killed_at", ["_checkpoints/silver/offsets/0", "silver/messages/_manifest.jsonl"], ids=["its batch begins", "silver is written"]
+    "killed_at", ["bronze/commits/0000000000.json", "silver/fields/_delta_log", "silver/messages/_delta_log"],
+    ids=["its batch begins", "a table has the batch", "silver is written"],
 )
 def test_after_a_kill_of_driver_and_jvm_each_row_counts_once(lake: Path, killed_at: str) -> None:
     with running(klamm("run", lake, "--master", "local[2]")) as first:
@@ -162,7 +163,7 @@ def test_after_a_kill_of_driver_and_jvm_each_row_counts_once(lake: Path, killed_
         (jvm,) = {int(pid) for task in Path(f"/proc/{first.pid}/task").iterdir() for pid in (task / "children").read_text().split()}
         os.killpg(jvm, signal.SIGKILL)
         os.killpg(first.pid, signal.SIGKILL)
-    assert not list((lake / "gold").rglob("_manifest.jsonl"))
+    assert not list((lake / "gold").rglob("_delta_log"))
     assert ran("run", lake, "--master", "local[2]").endswith("42 frames = 40 messages + 2 in quarantine; 2 events; 0 errors, 0 warnings\n")
     assert numbers(lake, *FRAMES) == EXPECTED
     counted = duckdb.sql(f"SELECT count(*) FROM '{lake}/silver/messages/**/*.parquet'").fetchall()

@@ -1,4 +1,4 @@
-"""What is published as Delta Lake: which files a reader opens, and which ones go."""
+"""The tables as readers of Delta Lake see them, in a lake and in a copy of it: which files a reader opens, and which ones go."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from klamm.pipeline.lake import delta, manifest
-from klamm.pipeline.lake import table_parts as parts
+from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import convert_here, pending
 from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.delta import HOUR_NS, LONGEST_STATED, Removed, publish, remove_old
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.parquet_files import LONGEST_STATED
 from klamm.pipeline.lake.tables import MESSAGES
+from klamm.pipeline.publish import HOUR_NS, Removed, publish, remove_old
 from klamm.pipeline.silver_files import Piece, write_task
 from klamm.tests.cli.running import run as call
 from klamm.tests.journal.writing import START_NS, TinyJournal, simple_exchange
@@ -38,8 +38,8 @@ def days(lake: Path, count: int, run: str = "r", step_ns: int = 1_000_000) -> No
         commits = Commits(lake)
         converted = convert_here(lake, pending(lake, commits), lambda _: None)
         commits.add(converted)
-        write_task(lake, str(number), 0, [Piece(one.table, one.run, one.path, None) for one in converted if one.rows])
-        manifest.append(lake, parts.adopt(lake, MESSAGES, str(number), [run]))
+        report = write_task(lake, str(number), 0, [Piece(one.table, one.run, one.path, None) for one in converted if one.rows])
+        delta_log.append(lake, [MESSAGES], report.files)
 
 
 def opened(table: DeltaTable, wanted: Any) -> int:
@@ -49,7 +49,6 @@ def opened(table: DeltaTable, wanted: Any) -> int:
 def test_a_reader_that_asks_for_a_day_a_run_or_rows_opens_only_the_files_that_have_them(tmp_path: Path) -> None:
     days(tmp_path, 3)
     days(tmp_path, 1, ODD)
-    list(publish(tmp_path))
     table = DeltaTable(str(tmp_path / MESSAGES.path))
     second = START_NS + DAY_NS
     begin = datetime.fromtimestamp(second // 10**9, UTC)
@@ -64,7 +63,6 @@ def test_a_reader_that_asks_for_a_day_a_run_or_rows_opens_only_the_files_that_ha
 def test_the_least_and_the_greatest_value_of_each_file_include_all_of_its_rows(tmp_path: Path) -> None:
     """A time of microseconds lies between two of milliseconds; a long text has none."""
     days(tmp_path, 1, "r" * (LONGEST_STATED + 1), step_ns=1_001_000)
-    list(publish(tmp_path))
     table = DeltaTable(str(tmp_path / MESSAGES.path))
     (stated,) = delta_statistics(tmp_path / MESSAGES.path)
     low, high = stated["minValues"], stated["maxValues"]
@@ -80,8 +78,8 @@ def test_old_files_go_from_a_target_and_all_rows_of_the_last_version_stay(tmp_pa
     lake, target = tmp_path / "lake", tmp_path / "target"
     days(lake, 2, ODD)
     list(publish(lake, str(target)))
-    first = manifest.entries(lake, MESSAGES.path)[:1]
-    manifest.drop(lake, MESSAGES.path, first)
+    first = [one._replace(statistics='{"numRecords":2}') for one in delta_log.entries(lake, MESSAGES.path)[:1]]
+    delta_log.drop(lake, MESSAGES.path, first)
     list(publish(lake, str(target)))
     folder = target / MESSAGES.path
     assert list(remove_old(str(target), HOUR_NS)) == []
@@ -89,23 +87,20 @@ def test_old_files_go_from_a_target_and_all_rows_of_the_last_version_stay(tmp_pa
     assert list(remove_old(str(target), 0)) == [Removed(MESSAGES.path, 1)]
     assert list(remove_old(str(target), 0)) == []
     assert DeltaTable(str(folder)).to_pyarrow_table().num_rows == 2
-    assert len(manifest.files_of(folder)) == 1
-    manifest.append(lake, first)  # the same file again, under the same name
+    assert len(list(folder.rglob("*.parquet"))) == 1
+    delta_log.change(lake, MESSAGES, first, [])  # the same file again, under the same name
     list(publish(lake, str(target)))
     assert list(remove_old(str(target), 0)) == []
     assert DeltaTable(str(folder)).to_pyarrow_table().num_rows == 4
 
 
-def test_the_command_deletes_from_a_target_and_refuses_to_delete_from_the_lake(tmp_path: Path) -> None:
+def test_the_command_deletes_from_a_target(tmp_path: Path) -> None:
     lake, target = tmp_path / "lake", tmp_path / "target"
     days(lake, 2)
     call("pipeline", "publish", lake, target)
-    manifest.drop(lake, MESSAGES.path, manifest.entries(lake, MESSAGES.path)[:1])
+    delta_log.drop(lake, MESSAGES.path, delta_log.entries(lake, MESSAGES.path)[:1])
     done = call("pipeline", "publish", lake, target, "--keep", "0m")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{MESSAGES.path}: 1 old file deleted")
-    refused = call("pipeline", "publish", lake, "--keep", "7d")
-    assert refused.returncode == 2
-    assert "--keep removes files of a TARGET; `klamm pipeline retain` removes those of LAKE" in refused.stderr
 
 
 def test_a_log_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
@@ -123,9 +118,9 @@ def test_a_file_that_went_less_than_the_time_to_keep_ago_stays_also_with_a_part_
     lake, target = tmp_path / "lake", tmp_path / "target"
     days(lake, 2)
     list(publish(lake, str(target)))
-    manifest.drop(lake, MESSAGES.path, manifest.entries(lake, MESSAGES.path)[:1])
+    delta_log.drop(lake, MESSAGES.path, delta_log.entries(lake, MESSAGES.path)[:1])
     went_s = time.time() - 80 * 60
-    monkeypatch.setattr(delta, "time", SimpleNamespace(time=lambda: went_s))
+    monkeypatch.setattr(delta_log, "time", SimpleNamespace(time_ns=lambda: round(went_s * 1e9)))
     list(publish(lake, str(target)))
     assert list(remove_old(str(target), HOUR_NS * 3 // 2)) == []
     assert list(remove_old(str(target), HOUR_NS)) == [Removed(MESSAGES.path, 1)]
