@@ -204,7 +204,7 @@ def judge(
         elif node >= len(jobs):
             others[node - len(jobs)].work()
         else:
-            judged.append(_judged(spark, [rule for rule in jobs[node] if rule.about not in none], window))
+            judged.append(_judged(spark, [rule for rule in jobs[node] if rule.counts or rule.about not in none], window))
         end_step()
 
     in_order(graph, work, JOBS_AT_ONCE)
