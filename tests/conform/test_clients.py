@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +28,7 @@ from klamm.conform.reports import request_text, response_text
 from klamm.conform.runner import chosen, run
 from klamm.protocol.records.batch import read_header
 from klamm.tests.harness.names import unique_name
+from klamm.tests.harness.waits import wait_for
 
 ADAPTERS = Path(__file__).with_name("clients")
 PYTHON = f"{sys.executable} {ADAPTERS / 'confluent.py'}"
@@ -71,11 +71,15 @@ def test_the_exit_code_of_a_client_and_a_client_that_does_nothing(zookeeper: str
     assert outcome.output == ("a reason" if "reason" in program else "")
 
 
-def wait_for_end(pid: int) -> None:
-    """A signal needs a moment. The time limit of the test ends it."""
+def has_ended(pid: int) -> bool:
     with suppress(FileNotFoundError, ProcessLookupError):
-        while Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
-            time.sleep(0.01)
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    return True
+
+
+def wait_for_end(pid: int) -> None:
+    """A signal needs a moment."""
+    wait_for(lambda: has_ended(pid) or None, f"the end of process {pid}")
 
 
 def test_a_client_that_does_not_end_is_killed_with_its_children(zookeeper: str, tmp_path: Path) -> None:
