@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+LOOK_S = 0.01
 SHOWN_BYTES = 4000
 """How much of the end of its output is kept."""
 LONGEST_LINE = 1 << 23
@@ -91,7 +92,8 @@ class Program:
 
     async def wait(self) -> int:
         """Its exit code; negative for a signal."""
-        code = await self._process.wait()
+        while (code := self._process.returncode) is None:  # noqa: ASYNC110 `Process.wait` waits for the pipes too
+            await asyncio.sleep(LOOK_S)
         await asyncio.wait(self._readers, timeout=1)  # a child of the client may hold the pipes open
         return code
 
