@@ -256,8 +256,7 @@ def _decode_rows(
                     throttles[number] = body.get("throttleTimeMs")
                     errors[number] = _add_codes(found, number, lists, counts) if found else 0
                 if is_fetch:
-                    made["session_id"][number], made["session_epoch"][number] = body.get("sessionId"), body.get("sessionEpoch")
-                    made["replica_id"][number] = body["replicaState"]["replicaId"] if "replicaState" in body else body.get("replicaId")
+                    _set_session(body, number, made)
                 if len(text) > MAX_BODY:
                     made["err"][number] = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
                 else:
@@ -278,6 +277,12 @@ def _decode_rows(
             field_counts[number] = 1
         if reason is not None:
             made["reason"][number], made["detail"][number], made["frame"][number] = reason.value, detail, frame
+
+
+def _set_session(body: Body, number: int, made: dict[str, list[Any]]) -> None:
+    """Which session a Fetch is about, and who fetches."""
+    made["session_id"][number], made["session_epoch"][number] = body.get("sessionId"), body.get("sessionEpoch")
+    made["replica_id"][number] = body["replicaState"]["replicaId"] if "replicaState" in body else body.get("replicaId")
 
 
 def _add_fields(fields: list[Values], read: Values | None) -> int:

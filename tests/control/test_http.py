@@ -97,7 +97,7 @@ async def test_what_is_held_when_the_cluster_ends_goes_on_and_is_logged(
         hold = (await api.post("/holds", {"phase": "PartitionsAppeared"}))["id"]
         making = asyncio.ensure_future(api.call("POST", "/topics", {"name": "held", "partitions": 1, "replication_factor": 1}))
         await api.get(f"/holds/{hold}?wait=reached")
-        caplog.set_level(logging.WARNING)
+        caplog.set_level(logging.WARNING, "klamm")
         await api.cluster.stop()
         await asyncio.wait([making])
     text = "broker 1 is held at PartitionsAppeared("

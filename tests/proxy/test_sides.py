@@ -276,7 +276,8 @@ async def test_a_broker_whose_host_cannot_be_one_is_one_line(host: str, tmp_path
         assert await reader.read() == b""
         writer.close()
         await proxy.stop()
-    assert [record.levelname for record in caplog.records] == ["WARNING"] and "broker 5 cannot be reached at" in caplog.text
+    loud = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(loud) == 1 and loud[0].startswith("broker 5 cannot be reached at")
 
 
 async def test_a_broker_that_leaves_is_one_line_and_one_that_comes_back_elsewhere_is_found(caplog: pytest.LogCaptureFixture) -> None:
