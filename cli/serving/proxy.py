@@ -88,7 +88,7 @@ def command(
     if upstream_key and upstream_certificate is None:
         raise click.UsageError("--upstream-key needs --upstream-certificate")
     if upstream_ca and upstream_unverified:
-        raise click.UsageError("--upstream-unverified checks nothing: --upstream-ca goes without it")
+        raise click.UsageError("--upstream-unverified checks nothing, so --upstream-ca has no use with it")
 
     from klamm.proxy.tls import BrokerTls, ClientTls
 
