@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # True for type checkers. Not imported from `typing`, whi
 
 if TYPE_CHECKING:
     from klamm.testing.library import Cluster
-    from klamm.testing.proxied import Proxy
+    from klamm.testing.proxies.library import Proxy
 else:
 
     def __getattr__(name: str) -> object:
@@ -23,7 +23,7 @@ else:
             if name == "Cluster":
                 from klamm.testing.library import Cluster as found
             else:
-                from klamm.testing.proxied import Proxy as found
+                from klamm.testing.proxies.library import Proxy as found
         finally:
             if was_enabled:
                 gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -14,6 +13,7 @@ from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold
+from klamm.testing.on_thread import result_on
 from klamm.testing.steered_cluster import Steered
 from klamm.testing.waits import LOOK_S, TIMEOUT_S, T, WaitTimedOut
 
@@ -79,21 +79,7 @@ class BlockingCluster(Blocking, of=AsyncCluster, names=_NAMES):
 
 
 def _result(call: Callable[[], Any], thread: LoopThread) -> Any:
-    """What a call gives on the thread of the loop. After the end of the cluster it gives what is known without a loop. Raises RuntimeError
-    if that has to be waited for.
-    """
-
-    async def work() -> Any:
-        made = call()
-        return await made if inspect.isawaitable(made) else made
-
-    if thread.runs:
-        return _for_threads(thread.call(work()), thread)
-    made = call()
-    if inspect.iscoroutine(made):
-        made.close()
-        raise RuntimeError("this cluster is not running")
-    return _for_threads(made, thread)
+    return _for_threads(result_on(thread, call, "cluster"), thread)
 
 
 def _for_threads(value: Any, thread: LoopThread) -> Any:

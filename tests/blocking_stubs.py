@@ -18,7 +18,7 @@ from types import ModuleType
 from klamm.seams.blocking import Blocking, blocking_text
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = ("klamm.admin.client", "klamm.testing.blocking_cluster")
+MODULES = ("klamm.admin.client", "klamm.testing.blocking_cluster", "klamm.testing.proxies.blocking_proxy")
 """The modules with such classes."""
 
 

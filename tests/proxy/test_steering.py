@@ -23,7 +23,7 @@ from klamm.control.verbs.steered_proxy import SteeredProxy
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.proxy.proxy import ProxyRefused
-from klamm.testing.proxied import BlockingProxy
+from klamm.testing.proxies.blocking_proxy import BlockingProxy
 from klamm.tests.harness.waits import eventually
 from klamm.tests.journal.cluster_rows import rows
 from klamm.tests.proxy.clusters import QUICK, OneBroker, asked, frame_of, own_port

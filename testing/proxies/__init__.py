@@ -1,0 +1,1 @@
+"""A proxy for tests and programs, with and without asyncio."""
