@@ -7,7 +7,7 @@ to the broker behind the proxy, and the bytes of its response come back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.control.history import History
@@ -88,12 +88,12 @@ class ProxiedPeer:
         return None
 
     @on_lost.setter
-    def on_lost(self, call: Any) -> None:
+    def on_lost(self, call: Callable[[], object] | None) -> None:
         if self._watch is not None:
             self._watch.cancel()
         self._watch = None if call is None else asyncio.ensure_future(self._lost(call))
 
-    async def _lost(self, call: Any) -> None:
+    async def _lost(self, call: Callable[[], object]) -> None:
         try:
             await self._passage.gone()
         except OSError:

@@ -16,7 +16,7 @@ def result_on(thread: LoopThread, call: Callable[[], Any], subject: str) -> Any:
     what is known without a loop. Raises RuntimeError if that has to be waited for.
     """
 
-    async def work() -> Any:
+    async def work() -> object:
         made = call()
         return await made if inspect.isawaitable(made) else made
 

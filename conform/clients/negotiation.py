@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any
 
 from klamm.conform.case import Level, expect
 from klamm.conform.clients.client_lab import END, ClientLab, expect_numbers
@@ -134,7 +133,7 @@ async def _(lab: ClientLab) -> None:
             expect(SOFTWARE.fullmatch(text), f"{text!r} is not a name or version as brokers accept it")
 
 
-async def _works(lab: ClientLab, **fault: Any) -> None:
+async def _works(lab: ClientLab, **fault: object) -> None:
     lab.fault(**fault)
     await _all_tasks(lab)
 

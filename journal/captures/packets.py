@@ -75,26 +75,26 @@ def _segments(file: IO[bytes], path: Path) -> Iterator[TcpSegment]:
             yield found
 
 
-def _cooked(kind: Any) -> Callable[[bytes], Any]:
+def _cooked(kind: Any) -> Callable[[bytes], object]:
     return lambda data: kind(data).data
 
 
-def _bare(data: bytes) -> Any:
+def _bare(data: bytes) -> object:
     return (ip6.IP6 if data[0] >> 4 == 6 else ip.IP)(data)
 
 
-def _loopback(data: bytes) -> Any:
+def _loopback(data: bytes) -> object:
     return loopback.Loopback(data).data
 
 
-_LINKS: dict[int, Callable[[bytes], Any]] = {
+_LINKS: dict[int, Callable[[bytes], object]] = {
     0: _loopback, 1: _cooked(ethernet.Ethernet), 12: _bare, 14: _bare, 101: _bare, 108: lambda data: _bare(data[4:]),
     113: _cooked(sll.SLL), 228: _bare, 229: _bare, 276: _cooked(sll2.SLL2),
 }
 """Link type → what gives the IP packet."""
 
 
-def _segment(at_ns: int, packet: Any) -> TcpSegment | None:
+def _segment(at_ns: int, packet: object) -> TcpSegment | None:
     """The segment in a packet; None if it has none, or only a fragment."""
     if isinstance(packet, ip.IP):
         if packet.mf or packet.offset:
