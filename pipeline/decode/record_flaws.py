@@ -77,23 +77,20 @@ def fetched(version: int, body: Body) -> Iterator[Flaw]:
                 yield from _fetched(f"{topic.get('topic') or topic.get('topicId')}-{row['partitionIndex']}", row)
 
 
+_OFFSETS = {"highWatermark": "high watermark", "lastStableOffset": "last stable offset", "logStartOffset": "log start offset"}
+
+
 def _fetched(name: str, row: Any) -> Iterator[Flaw]:
     if row.get("abortedTransactions"):
         yield "F-02", f"{name} has {len(row['abortedTransactions'])} aborted transactions, and all records were asked for"
-    high, stable, start = row["highWatermark"], row.get("lastStableOffset"), row.get("logStartOffset")
-    if high < 0:
-        yield "F-01", f"{name} has high watermark {high} without an error"
-    elif stable is not None and not 0 <= stable <= high:
-        yield "F-01", f"{name} has last stable offset {stable} and high watermark {high}"
-    elif start is not None and not 0 <= start <= high:
-        yield "F-01", f"{name} begins at {start} and has high watermark {high}"
+    for field, what in _OFFSETS.items():
+        if row.get(field, 0) < 0:
+            yield "F-01", f"{name} has {what} {row[field]} without an error"
     records = row.get("records")
     if records and records["size"] >= HEADER_BYTES:
         offset, _, magic, last = _BATCH(b64decode(records["head"][:_HEAD_TEXT]))
         if magic == 2 and (offset < 0 or last < 0):
             yield "F-03", f"{name} has a batch from {offset} whose last offset is {last} higher"
-        elif magic == 2 and 0 <= high <= offset:
-            yield "F-03", f"{name} has a batch from {offset} and high watermark {high}"
 
 
 def listed(version: int, body: Body) -> Iterator[Flaw]:

@@ -44,12 +44,11 @@ RULES: tuple[Rule, ...] = (
         0, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, where=OF_CLIENTS,
     ),
     of_bodies(
-        "F-01", "error", "A partition that is fetched without an error has a high watermark; its log start and its last stable offset are "
-        "not above it.", "wire 12", 1, ApiKey.FETCH,
+        "F-01", "error", "A partition that is fetched without an error has a high watermark, a last stable offset and a log start offset.",
+        "wire 12", 1, ApiKey.FETCH,
     ),
     of_bodies(
-        "F-03", "error", "A consumer gets no batch from the high watermark on, and the offsets of a batch are not negative.", "wire 12",
-        1, ApiKey.FETCH, where=OF_CLIENTS,
+        "F-03", "error", "The offsets of a batch that a consumer gets are not negative.", "wire 12", 1, ApiKey.FETCH, where=OF_CLIENTS,
     ),
     of_bodies(
         "O-01", "error", "A partition that was produced to has a base offset if it has no error, and none if it has an error and was not "
