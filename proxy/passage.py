@@ -36,7 +36,7 @@ LARGEST_STEERED = 64 << 20
 LARGE = 64 << 10
 """The addresses in a larger response are looked for in a thread."""
 _MOST_HELD = 16
-"""So many chunks of a client whose request has no response yet are read ahead, to see whether it goes."""
+"""How many chunks are read ahead from a client that waits for a response, to see whether it has gone."""
 _LENGTH = Struct(">i")
 _BEFORE_LOGIN = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE))
 """What a broker responds to before it knows the client."""

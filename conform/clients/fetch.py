@@ -9,6 +9,7 @@ from klamm.conform.case import Absent, Level, expect
 from klamm.conform.clients.client_lab import END, ClientLab, expect_numbers
 from klamm.conform.clients.client_section import ClientSection
 from klamm.conform.clients.judge import after, expect_at_most, expect_silence, refused, with_error
+from klamm.conform.clients.program import Program
 from klamm.conform.lab import Lab
 from klamm.conform.sections import transactions
 from klamm.protocol.records.batch import Codec
@@ -49,6 +50,19 @@ THROUGH: tuple[tuple[int, Level, str, dict[str, Any], str], ...] = (
 )
 for index, level, what, effect, source in THROUGH:
     SECTION.client(level, index, f"A consumer reads all records once and in order through {what}.", source)(partial(_read, **effect))
+
+
+async def _read_through_a_move(lab: ClientLab) -> Program:
+    """Read half of the records from one leader, and the rest from the next one; the client has ended then."""
+    await lab.create(replicas=[[2, 3, 1]])
+    await lab.write_numbers(0, COUNT // 2)
+    program = await lab.begin_client("consume")
+    await lab.consumed(program, COUNT // 2)
+    await lab.cluster.stop_broker(2)
+    await lab.write_numbers(COUNT // 2, COUNT)
+    await lab.write(END)
+    await lab.finish(program)
+    return program
 
 
 @SECTION.client(SHOULD, 11, "After NOT_LEADER_OR_FOLLOWER a consumer asks for Metadata before it fetches again.", "Kafka protocol guide")
@@ -210,14 +224,7 @@ async def _(lab: ClientLab) -> None:
     "KIP-320: OffsetForLeaderEpoch, or last fetched epoch",
 )
 async def _(lab: ClientLab) -> None:
-    await lab.create(replicas=[[2, 3, 1]])
-    await lab.write_numbers(0, COUNT // 2)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT // 2)
-    await lab.cluster.stop_broker(2)
-    await lab.write_numbers(COUNT // 2, COUNT)
-    await lab.write(END)
-    await lab.finish(program)
+    program = await _read_through_a_move(lab)
     expect_numbers(program.values[:-1], COUNT, "what the client read")
     compares = lab.requests("OffsetForLeaderEpoch") or [each for each in lab.requests("Fetch") if _last_epoch(each) >= 0]
     expect(compares, "there is neither OffsetForLeaderEpoch nor a last fetched epoch")
@@ -332,14 +339,7 @@ async def _(lab: ClientLab) -> None:
     "Kafka protocol guide: Metadata; KIP-951",
 )
 async def _(lab: ClientLab) -> None:
-    await lab.create(replicas=[[2, 3, 1]])
-    await lab.write_numbers(0, COUNT // 2)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT // 2)
-    await lab.cluster.stop_broker(2)
-    await lab.write_numbers(COUNT // 2, COUNT)
-    await lab.write(END)
-    await lab.finish(program)
+    await _read_through_a_move(lab)
     leaders: set[int] = set()
     for each in lab.requests("Metadata", "Fetch"):
         if each.api == "Fetch" and _asks_for(each):

@@ -138,22 +138,23 @@ async def _(lab: ClientLab) -> None:
         expect(each.header.codec is not Codec.ZSTD, f"zstd in Produce {each.request.version}")
 
 
-@SECTION.client(MUST, 22, "A record that is too large is refused to the user, and not sent again and again.", "KIP-126")
-async def _(lab: ClientLab) -> None:
+async def _refused(lab: ClientLab, error: str, most: int) -> None:
+    """The user is told of an error, and the record is not sent more often than this."""
     await lab.create()
-    lab.fault(api="Produce", topic=lab.topic, error="MESSAGE_TOO_LARGE")
+    lab.fault(api="Produce", topic=lab.topic, error=error)
     program = await lab.client("produce", may_fail=True, RECORDS=1)
     expect(not program.told, "the client says that the record was acknowledged")
-    expect_at_most(lab.requests("Produce"), 3, 60_000)
+    expect_at_most(lab.requests("Produce"), most, 60_000)
+
+
+@SECTION.client(MUST, 22, "A record that is too large is refused to the user, and not sent again and again.", "KIP-126")
+async def _(lab: ClientLab) -> None:
+    await _refused(lab, "MESSAGE_TOO_LARGE", 3)
 
 
 @SECTION.client(SHOULD, 23, "An error that is not retriable is not retried.", "Kafka protocol guide: TOPIC_AUTHORIZATION_FAILED")
 async def _(lab: ClientLab) -> None:
-    await lab.create()
-    lab.fault(api="Produce", topic=lab.topic, error="TOPIC_AUTHORIZATION_FAILED")
-    program = await lab.client("produce", may_fail=True, RECORDS=1)
-    expect(not program.told, "the client says that the record was acknowledged")
-    expect_at_most(lab.requests("Produce"), 1, 60_000)
+    await _refused(lab, "TOPIC_AUTHORIZATION_FAILED", 1)
 
 
 @SECTION.client(SHOULD, 24, "DUPLICATE_SEQUENCE_NUMBER says that the batch is written: it is not sent again.", "KIP-98")

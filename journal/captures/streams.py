@@ -13,7 +13,7 @@ PATIENCE = 256
 MOST_EARLY = 64 << 20
 """Bytes that wait behind a hole."""
 LATE_NS = 1_000_000_000
-"""So long after both ends have ended a connection its packets may come, and so long after its beginning that may come again."""
+"""How long packets may still come after both ends have closed a connection, and how long after its beginning that may be repeated."""
 _ALL = 1 << 32
 
 

@@ -120,7 +120,7 @@ WITH open AS (
         SELECT *, count_if(error NOT IN ({_UNKNOWN})) OVER (PARTITION BY {_KEY}, first, crc) AS known FROM sequenced)
     WHERE known = 0 AND (answer_seq IS NULL AND acks <> 0 OR error IN ({_UNKNOWN})))
 SELECT l.run_id, l.node_id, l.conn_id, l.seq,
-    concat({_WHO.format("l.")}, 'has the records of sequence number ', e.first, ' of epoch ', e.producer_epoch, ', of which nobody knows ',
+    concat({_WHO.format("l.")}, 'has the records of sequence number ', e.first, ' of epoch ', e.producer_epoch, ', and it is not known ',
         'whether they were written') AS detail,
     array_compact(array(if(e.seq IS NULL, NULL, struct(e.node_id AS node_id, e.seq AS seq)),
         if(e.answer_seq IS NULL, NULL, struct(e.node_id AS node_id, e.answer_seq AS seq)), struct(l.node_id AS node_id, l.seq AS seq)))

@@ -1,4 +1,4 @@
-"""The log of a lake: which files are valid, whoever writes at the same time and wherever a writer was killed."""
+"""The log of a lake: which files are valid, with several writers at the same time and after a writer was killed."""
 
 from __future__ import annotations
 

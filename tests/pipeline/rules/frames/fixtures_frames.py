@@ -85,7 +85,7 @@ def a_client_that_does_not_ask_cannot_know(run: Run) -> None:
 
 
 def storm(run: Run, times: int, client_id: str = "tiny") -> int:
-    """So many requests for metadata within a second; the seq of the last one."""
+    """Send this many requests for metadata within a second; the seq of the last one."""
     journal = run.journal()
     journal.connection(1, client_id=client_id)
     journal.step_ns = MS
