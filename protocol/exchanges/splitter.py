@@ -105,8 +105,8 @@ class Splitter:
         return 4 - have if have < 4 else 4 + _length(self._buffer)[0] - have
 
     def lose(self, size: int) -> bool:
-        """Skip bytes that are not known. Returns whether they all belong to one frame, whose beginning is kept; if not, the beginning of the
-        next frame is not known either.
+        """Skip bytes that are not known. Returns whether they all belong to one frame, whose beginning is kept. If not, the beginning of
+        the next frame is not known either.
         """
         if self._skip:
             if size > self._skip:
