@@ -1,8 +1,8 @@
 """Classes for threads that are made from classes for asyncio: the same methods, with the same arguments, results and errors; they block.
 
 `class AdminClient(Blocking, of=AsyncAdminClient)` has the public methods and properties of `AsyncAdminClient`, with their signatures and
-docstrings, and `with` where that has `async with`. What the class defines itself stays as it is. Each object has an object of the other
-class, `_inner`, and waits with `_result_of` for what that does.
+docstrings, and `with` where that has `async with`. What the class or a base of it defines stays as it is. Each object has an object of the
+other class, `_inner`, and waits with `_result_of` for what that does.
 
 Editors and type checkers read the signatures in the stub beside the module, which tests/blocking_stubs.py writes.
 """
@@ -42,7 +42,7 @@ class Blocking:
         if of is None:
             return
         cls.blocking_of, cls.blocking_names = of, {of.__name__: cls.__name__, **(names or {})}
-        own = frozenset(vars(cls))
+        own = frozenset(name for base in cls.__mro__[: cls.__mro__.index(Blocking)] for name in vars(base))
         inherited = [item for base in reversed(of.__mro__[:-1]) for item in vars(base).items()]
         members = {name: member for name, member in inherited if name in SPECIAL or not name.startswith("_")}
         cls.blocking_members = {name: made for name in members if (made := SPECIAL.get(name, name)) not in own}

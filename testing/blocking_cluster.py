@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from klamm.control.refusal import Refused
-from klamm.seams.blocking import Blocking
 from klamm.server.local.loop_thread import LoopThread
 from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold
-from klamm.testing.on_thread import result_on
+from klamm.testing.on_thread import OnThread
 from klamm.testing.steered_cluster import Steered
 from klamm.testing.waits import LOOK_S, TIMEOUT_S, T, WaitTimedOut
 
@@ -22,12 +21,8 @@ __tracebackhide__ = True  # pytest leaves out the lines of this module
 _NAMES = {"AsyncCluster": "BlockingCluster", "Fault": "BlockingFault", "Hold": "BlockingHold"}
 
 
-class BlockingFault(Blocking, of=Fault, names=_NAMES):
+class BlockingFault(OnThread, of=Fault, names=_NAMES):
     """A fault. `with` removes it at the end; its counts stay."""
-
-    def __init__(self, fault: Fault, thread: LoopThread) -> None:
-        self._inner = fault
-        self._thread = thread
 
     def __enter__(self) -> Self:
         return self
@@ -35,16 +30,9 @@ class BlockingFault(Blocking, of=Fault, names=_NAMES):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.remove()
 
-    def _result_of(self, call: Callable[[], Any]) -> Any:
-        return _result(call, self._thread)
 
-
-class BlockingHold(Blocking, of=Hold, names=_NAMES):
+class BlockingHold(OnThread, of=Hold, names=_NAMES):
     """A hold. `with` releases it at the end; its counts stay."""
-
-    def __init__(self, hold: Hold, thread: LoopThread) -> None:
-        self._inner = hold
-        self._thread = thread
 
     def __enter__(self) -> Self:
         return self
@@ -52,16 +40,12 @@ class BlockingHold(Blocking, of=Hold, names=_NAMES):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.release()
 
-    def _result_of(self, call: Callable[[], Any]) -> Any:
-        return _result(call, self._thread)
 
-
-class BlockingCluster(Blocking, of=AsyncCluster, names=_NAMES):
+class BlockingCluster(OnThread, of=AsyncCluster, names=_NAMES):
     """A running cluster, for threads without an event loop."""
 
     def __init__(self, cluster: Steered | AsyncCluster, thread: LoopThread) -> None:
-        self._inner = cluster if isinstance(cluster, AsyncCluster) else AsyncCluster(cluster)
-        self._thread = thread
+        super().__init__(cluster if isinstance(cluster, AsyncCluster) else AsyncCluster(cluster), thread)
 
     def wait_until(self, condition: Callable[[], T], what: str = "the condition", *, timeout_s: float = TIMEOUT_S) -> T:
         """Wait until the condition returns something true, and return that. It is called on this thread. Raises WaitTimedOut."""
@@ -73,23 +57,3 @@ class BlockingCluster(Blocking, of=AsyncCluster, names=_NAMES):
                 raise WaitTimedOut(self._result_of(lambda: self._inner.wait_text(what, timeout_s, begun)))
             time.sleep(LOOK_S)
         return value
-
-    def _result_of(self, call: Callable[[], Any]) -> Any:
-        return _result(call, self._thread)
-
-
-def _result(call: Callable[[], Any], thread: LoopThread) -> Any:
-    return _for_threads(result_on(thread, call, "cluster"), thread)
-
-
-def _for_threads(value: Any, thread: LoopThread) -> Any:
-    match value:
-        case AsyncCluster():
-            return BlockingCluster(value, thread)
-        case Fault():
-            return BlockingFault(value, thread)
-        case Hold():
-            return BlockingHold(value, thread)
-        case [Fault() | Hold(), *_]:
-            return [_for_threads(each, thread) for each in value]
-    return value

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from klamm.control.json_object import JsonObject
-from klamm.seams.blocking import Blocking
 from klamm.seams.steering import HoldState
 from klamm.server.faults.fault import DiskHit
 from klamm.server.faults.fault import Hit
@@ -17,6 +16,7 @@ from klamm.testing.async_cluster import AsyncCluster
 from klamm.testing.async_cluster import WRITE
 from klamm.testing.fault import Fault
 from klamm.testing.hold import Hold
+from klamm.testing.on_thread import OnThread
 from klamm.testing.request import Request
 from klamm.testing.steered_cluster import Steered
 from klamm.testing.waits import Place
@@ -27,10 +27,8 @@ from typing import Any
 from typing import Self
 from typing import Unpack
 
-class BlockingFault(Blocking, of=Fault):
+class BlockingFault(OnThread, of=Fault):
     """A fault. `with` removes it at the end; its counts stay."""
-
-    def __init__(self, fault: Fault, thread: LoopThread) -> None: ...
 
     def __enter__(self) -> Self: ...
 
@@ -72,10 +70,8 @@ class BlockingFault(Blocking, of=Fault):
 
     def __repr__(self) -> str: ...
 
-class BlockingHold(Blocking, of=Hold):
+class BlockingHold(OnThread, of=Hold):
     """A hold. `with` releases it at the end; its counts stay."""
-
-    def __init__(self, hold: Hold, thread: LoopThread) -> None: ...
 
     def __enter__(self) -> Self: ...
 
@@ -130,7 +126,7 @@ class BlockingHold(Blocking, of=Hold):
 
     def __repr__(self) -> str: ...
 
-class BlockingCluster(Blocking, of=AsyncCluster):
+class BlockingCluster(OnThread, of=AsyncCluster):
     """A running cluster, for threads without an event loop."""
 
     def __init__(self, cluster: Steered | AsyncCluster, thread: LoopThread) -> None: ...
