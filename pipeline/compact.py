@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.commits import Commits
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.merge import Merged, merge_small
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.stream import account
 
 
-def compact(lake: Path) -> list[Merged]:
+def compact(lake: Lake) -> list[Merged]:
     """Merge all small parts of silver. The caller holds the lock of the lake (`folder.written`).
 
     Raises PipelineFailed if rows get lost; then the part is not replaced.
@@ -24,7 +23,7 @@ def compact(lake: Path) -> list[Merged]:
     return merge_small(lake, many=1)
 
 
-def purge(lake: Path) -> int:
+def purge(lake: Lake) -> int:
     """Delete the Parquet files of bronze; returns their number. Raises PipelineFailed if not all their rows are in silver."""
     account(lake, Commits(lake))
     removed = 0

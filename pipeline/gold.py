@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.delta_log import Entry
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.tables import (
     API_MATRIX,
     CLIENT_SCORECARD,
@@ -243,7 +243,7 @@ def query_of(table: Table, part: WindowPart | None = None) -> str:
 
 
 def build_gold(
-    spark: SparkSession, lake: Path, runs: Sequence[str], sizes: WindowSizes = SIZES, begin: Begin = no_steps
+    spark: SparkSession, lake: Lake, runs: Sequence[str], sizes: WindowSizes = SIZES, begin: Begin = no_steps
 ) -> Judgement:
     """Compute gold's tables of these runs again, and judge them by all rules. Of a run that was cut: what is not final yet.
 
@@ -256,7 +256,7 @@ def build_gold(
     return judgement if stored is None else together([judgement, stored])
 
 
-def _build_whole(spark: SparkSession, lake: Path, runs: Sequence[str], begin: Begin) -> Judgement:
+def _build_whole(spark: SparkSession, lake: Lake, runs: Sequence[str], begin: Begin) -> Judgement:
     entries: list[Entry] = []
 
     def build(table: Table, rows: int) -> None:
@@ -269,7 +269,7 @@ def _build_whole(spark: SparkSession, lake: Path, runs: Sequence[str], begin: Be
     return judgement
 
 
-def _build_windows(spark: SparkSession, lake: Path, run: str, sizes: WindowSizes, begin: Begin) -> bool:
+def _build_windows(spark: SparkSession, lake: Lake, run: str, sizes: WindowSizes, begin: Begin) -> bool:
     """Build the windows of a run that are not final; False if the run needs no windows."""
     closed = last_closed(lake, run)
     is_cut = False
@@ -281,7 +281,7 @@ def _build_windows(spark: SparkSession, lake: Path, run: str, sizes: WindowSizes
     return is_cut
 
 
-def _build_window(spark: SparkSession, lake: Path, window: Window, begin: Begin) -> None:
+def _build_window(spark: SparkSession, lake: Lake, window: Window, begin: Begin) -> None:
     runs = [window.run]
     entries: list[Entry] = []
 
@@ -311,7 +311,7 @@ def _readers(contents: Contents, build: Callable[[Table, int], None]) -> list[Re
 
 
 def _build(
-    spark: SparkSession, lake: Path, table: Table, query: str, runs: Sequence[str], total: int, batch: str = BATCH,
+    spark: SparkSession, lake: Lake, table: Table, query: str, runs: Sequence[str], total: int, batch: str = BATCH,
     since_ns: int | None = None,
 ) -> list[Entry]:
     """Write one table from `total` rows of silver. A run that had rows before and has none now gets an entry without a file."""

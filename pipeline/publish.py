@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from klamm.pipeline.lake import delta_log
-from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.parquet_files import told
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
+from klamm.pipeline.lake.parquet_files import opened, told
 from klamm.pipeline.lake.sql_views import TABLES
-from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.store import Store, why
 from klamm.pipeline.lake.tables import Table
 
 HOUR_NS = 3_600_000_000_000
@@ -39,7 +38,7 @@ class Removed(NamedTuple):
     files: int
 
 
-def publish(lake: Path, target: str) -> Iterator[Published]:
+def publish(lake: Lake, target: str) -> Iterator[Published]:
     """Publish the tables that changed since they were last published, one after the other; tables that never had a row are left out.
 
     Credentials and endpoints of an object store are read from its usual environment variables. Raises PipelineFailed.
@@ -58,35 +57,34 @@ def remove_old(target: str, keep_ns: int) -> Iterator[Removed]:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    options = Store(target).options
     hours = math.ceil(keep_ns / HOUR_NS)
     for table in TABLES:
         where = _place(target, table)
         try:
-            if DeltaTable.is_deltatable(where):
-                removing = partial(DeltaTable(where).vacuum, hours, enforce_retention_duration=False, full=True)
+            if DeltaTable.is_deltatable(where, options):
+                removing = partial(DeltaTable(where, storage_options=options).vacuum, hours, enforce_retention_duration=False, full=True)
                 there = Store(target).names(table.path)
                 gone = {f"{table.path}/{name}" for name in removing(dry_run=True)}.intersection(there)  # some went earlier
                 if gone:
                     removing(dry_run=False)
                     yield Removed(table.path, len(gone))
         except (OSError, DeltaError) as problem:
-            raise PipelineFailed(f"files of {table.path} cannot be removed: {str(problem).splitlines()[0]}") from problem
+            raise PipelineFailed(f"files of {table.path} cannot be removed: {why(problem)}") from problem
 
 
 def _place(target: str, table: Table) -> str:
     return f"{target.rstrip('/')}/{table.path}"
 
 
-def _publish(lake: Path, table: Table, target: str) -> Published | None:
-    import pyarrow.parquet as pq
-
+def _publish(lake: Lake, table: Table, target: str) -> Published | None:
     there = {entry.path: entry for entry in delta_log.entries(target, table.path)}
     here = {entry.path: entry for entry in delta_log.entries(lake, table.path) if entry.rows}
     gone = [entry for path, entry in there.items() if path not in here]
     added = []
     for path in here.keys() - there.keys():
-        file = Store(lake).address(path)
-        about = told(pq.read_metadata(file), here[path].bytes)
+        file = Store(lake).local(path)
+        about = told(opened(file).metadata, here[path].bytes)
         added.append(here[path]._replace(statistics=about.statistics))
         Store(target).copy(path, file)
     if not added and not gone:

@@ -23,8 +23,9 @@ from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
-from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.folder import CHECKPOINTS, Lake, PipelineFailed
+from klamm.pipeline.lake.journal_copy import JOURNAL, copied, is_elsewhere, journal_stores, with_journal
+from klamm.pipeline.lake.store import Store, local_folder
 from klamm.pipeline.stream import account
 
 PLAN = f"{CHECKPOINTS}/retention.json"
@@ -76,7 +77,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def retain(lake: Path, commits: Commits, limit_ns: int | None, named: Collection[str] = (), *, dry_run: bool = False) -> Removal:
+def retain(lake: Lake, commits: Commits, limit_ns: int | None, named: Collection[str] = (), *, dry_run: bool = False) -> Removal:
     """Remove what is older than `limit_ns` (nanoseconds since 1970), and the runs `named`; with `dry_run` only say what would be.
 
     The caller holds the lock of the lake, and no batch is being made. Raises PipelineFailed if silver lacks rows, for a run that does not
@@ -92,26 +93,29 @@ def retain(lake: Path, commits: Commits, limit_ns: int | None, named: Collection
     return plan
 
 
-def finish(lake: Path) -> None:
+def finish(lake: Lake) -> None:
     """Finish a removal that was interrupted. The caller holds the lock of the lake, and no batch is being made."""
     plan = Store(lake).read(PLAN)
     if plan is not None:
         _execute(lake, Removal(**json.loads(plan)), Commits(lake))
 
 
-def _execute(lake: Path, plan: Removal, commits: Commits) -> None:
+def _execute(lake: Lake, plan: Removal, commits: Commits) -> None:
     """Each step can be repeated."""
     store, gone = Store(lake), set(plan.paths)
     commits.forget(plan.runs, plan.left)
     for table in delta_log.tables(lake):
         delta_log.drop(lake, table, [entry for entry in delta_log.entries(lake, table) if entry.path in gone])
-    for folder, number in plan.retained.items():
-        if store.has(folder):
-            store.put(f"{folder}/{RETAINED}", str(number).encode())
+    for place in journal_stores(lake):
+        for folder, number in plan.retained.items():
+            if place.has(folder):
+                place.put(f"{folder}/{RETAINED}", str(number).encode())
+        place.delete_files(plan.segments)
     for run in plan.runs:
-        _remove_journal(journal_folder(lake) / f"run={run}")
-    for path in (*plan.segments, *plan.paths, PLAN):
-        store.delete(path)
+        _remove_journal(journal_folder(local_folder(lake)) / f"run={run}")
+        if is_elsewhere(lake):
+            store.delete(f"{JOURNAL}/run={run}")
+    store.delete_files([*plan.paths, PLAN])
 
 
 def _remove_journal(folder: Path) -> None:
@@ -132,7 +136,7 @@ def _last_ns(entry: Entry) -> int | None:
 class _Planning:
     """Finds what to remove. `plan` has the result."""
 
-    def __init__(self, lake: Path, commits: Commits, limit_ns: int | None, named: Collection[str]) -> None:
+    def __init__(self, lake: Lake, commits: Commits, limit_ns: int | None, named: Collection[str]) -> None:
         self._lake, self._commits = lake, commits
         self.plan = Removal()
         by_run: dict[str, list[Entry]] = {}
@@ -140,7 +144,8 @@ class _Planning:
             for entry in delta_log.entries(lake, table):
                 by_run.setdefault(entry.run, []).append(entry)
         journals: dict[str, list[Segment]] = {}
-        for segment in segments(lake):
+        here = with_journal(lake, lambda one: (one.run, batch_name(one)) not in commits, stand_ins=True)
+        for segment in segments(here):
             journals.setdefault(segment.run, []).append(segment)
         every = by_run.keys() | journals.keys() | commits.runs
         for run in named:
@@ -157,7 +162,7 @@ class _Planning:
             rows |= {of: rows.get(of, 0) for of in ("frames", "events")}
 
     def _plan_run(self, run: str, entries: Sequence[Entry], journal: Sequence[Segment], limit_ns: int | None, is_named: bool) -> None:
-        folder = journal_folder(self._lake) / f"run={run}"
+        folder = journal_folder(local_folder(self._lake)) / f"run={run}"
         is_live = any(is_written(node) for node in folder.glob("node=*"))
         if is_named and is_live:
             raise PipelineFailed(f"run {run} cannot be removed: a broker is writing its journal")
@@ -198,7 +203,7 @@ class _Planning:
         if gone or old:
             self.plan.shortened.append(run)
             self._add(gone, old)
-            self.plan.segments += [str(segment.path.relative_to(self._lake)) for segment in old]
+            self.plan.segments += [str(segment.path.relative_to(local_folder(self._lake))) for segment in old]
             self._note_numbers(old)
 
     def _newest(self, segment: Segment, in_bronze: dict[str, Entry]) -> int:
@@ -211,8 +216,8 @@ class _Planning:
         """The number of the last row that is removed, of each broker: those behind it may be rows of the other table, or be lost."""
         for segment in old:
             folder = segment.path.parent
-            name = str(folder.relative_to(self._lake))
-            self.plan.retained[name] = max(self.plan.retained.get(name, retained_to(folder)), last_number(segment))
+            name = str(folder.relative_to(local_folder(self._lake)))
+            self.plan.retained[name] = max(self.plan.retained.get(name, retained_to(folder)), last_number(copied(self._lake, segment)))
 
     def _add(self, entries: Iterable[Entry], journal: Iterable[Segment]) -> None:
         for entry in entries:

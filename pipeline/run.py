@@ -35,7 +35,8 @@ from klamm.pipeline.lake.bronze import (
 )
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
-from klamm.pipeline.lake.folder import spark_failures, written
+from klamm.pipeline.lake.folder import Lake, spark_failures, written
+from klamm.pipeline.lake.store import local_folder
 from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
@@ -79,7 +80,7 @@ class RunOutcome(NamedTuple):
 
 
 def run(
-    folder: Path, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
+    folder: Lake, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
 ) -> RunOutcome:
     """Bring all tables of a lake up to date. `session` opens Spark, if there is work for it. With `keep_ns`, what is older is removed
     (`retention.py`).
@@ -89,14 +90,14 @@ def run(
     session = cache(session)
     with written(folder) as lake, spark_failures(), damage_named(lake), cluster_failures():
         finish(lake)
-        late = ask_to_seal(lake)
-        seal_leftovers(lake)
+        late = ask_to_seal(local_folder(lake))
+        seal_leftovers(local_folder(lake))
         is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)
         stream.remove_remains(lake)
         refuse_missing(lake, [table.path for table in SILVER])
         found, copies = own_segments(pending(lake, commits))
-        notes = [*copies, *(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
+        notes = [*copies, *(f"{path.relative_to(local_folder(lake))}: not sealed in time" for path in late), *_left_out(lake)]
         if not found and not commits.journals:
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
             return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
@@ -114,7 +115,7 @@ def run(
 
 
 def watch(
-    folder: Path,
+    folder: Lake,
     session: Callable[[], SparkSession],
     progress: Progress,
     *,
@@ -132,7 +133,7 @@ def watch(
     """
     with written(folder) as lake, spark_failures(), damage_named(lake), cluster_failures():
         finish(lake)
-        seal_leftovers(lake)
+        seal_leftovers(local_folder(lake))
         stream.prepare(lake)
         commits = Commits(lake)
         spark = session()
@@ -164,7 +165,7 @@ def watch(
 
 
 def _bronze_and_silver(
-    lake: Path, commits: Commits, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
+    lake: Lake, commits: Commits, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
 ) -> list[Converted]:
     """Convert segments to bronze and commit them; then silver gets the rows of all commits that it lacks."""
     spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
@@ -180,10 +181,10 @@ def _bronze_and_silver(
 
 
 def _bronze_while_spark_starts(
-    lake: Path, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
+    lake: Lake, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
 ) -> tuple[SparkSession, list[Converted]]:
     """Open a session and convert segments to bronze. A small journal is converted in this process, while the JVM starts."""
-    if are_many(found):
+    if are_many(lake, found):
         progress.begin("bronze", None)
         spark = session()
         return spark, convert_by_workers(spark, lake, found)
@@ -194,7 +195,7 @@ def _bronze_while_spark_starts(
         return spark, converting.result()
 
 
-def _gold(session: Callable[[], SparkSession], lake: Path, progress: Progress) -> Judgement | None:
+def _gold(session: Callable[[], SparkSession], lake: Lake, progress: Progress) -> Judgement | None:
     """Make gold for the runs whose gold was not made of all rows that silver has now; of the others no part may be gone."""
     chosen = old_gold(lake)
     every = {entry.run for table in GOLD for entry in delta_log.entries(lake, table.path)}
@@ -209,7 +210,7 @@ def _gold(session: Callable[[], SparkSession], lake: Path, progress: Progress) -
     return build_gold(session(), lake, chosen, begin=begin)
 
 
-def rows_of_silver(lake: Path) -> int:
+def rows_of_silver(lake: Lake) -> int:
     """The rows of bronze that silver has: frames and events."""
     return sum(delta_log.rows(lake, table.path) for table in (MESSAGES, QUARANTINE, EVENT_TABLE))
 
@@ -222,7 +223,7 @@ def _want_seals(folders: Sequence[Path]) -> None:
             return
 
 
-def _left_out(lake: Path) -> list[str]:
+def _left_out(lake: Lake) -> list[str]:
     """One line about files that are not segments, and one about segments without a complete row."""
     foreign, empty = foreign_files(lake), empty_files(lake)
     notes = [f"{len(foreign)} files of the journal are not segments and were left out, the first is {foreign[0]}"] if foreign else []

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
+from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.silver_files import WRITTEN, Piece, received, write_tasks
@@ -54,12 +54,12 @@ Begin = Callable[[int], Callable[[int], None]]
 """Called with the number of tasks of a batch; what it returns is called with the number of tasks that have ended since its last call."""
 
 
-def build_silver(spark: SparkSession, lake: Path, sources: Sequence[Source], number: int, begin: Begin | None = None) -> list[Entry]:
+def build_silver(spark: SparkSession, lake: Lake, sources: Sequence[Source], number: int, begin: Begin | None = None) -> list[Entry]:
     """Write the rows of these files to all tables of silver, as the batch of this number; returns the new files. Raises RowsLostError."""
     work, files = tasks(lake, sources), list[Entry]()
     if work:
         numbers = spark.range(0, len(work), 1, len(work))
-        written = numbers.mapInArrow(partial(write_tasks, str(lake), str(number), work), WRITTEN)
+        written = numbers.mapInArrow(partial(write_tasks, lake, str(number), work), WRITTEN)
         with nullcontext() if begin is None else ended_tasks(spark, begin(len(work))):
             rows = written.collect()
         files = [file for row in rows for file in received(row.report).files]
@@ -83,7 +83,7 @@ def refuse_loss(sources: Sequence[Source], files: Sequence[Entry]) -> None:
                 raise RowsLostError(f"run {run}: {rows} rows in bronze, {found} in {names}")
 
 
-def tasks(lake: Path, sources: Sequence[Source]) -> list[list[Piece]]:
+def tasks(lake: Lake, sources: Sequence[Source]) -> list[list[Piece]]:
     """The files as tasks of similar size, the largest first. Files of a run stand together. The same files give the same tasks."""
     size = min(TASK_ROWS, max(LEAST_ROWS, sum(source.rows for source in sources) // BALANCE))
     found: list[tuple[int, list[Piece]]] = []
@@ -100,13 +100,11 @@ def tasks(lake: Path, sources: Sequence[Source]) -> list[list[Piece]]:
     return [pieces for _, pieces in sorted(found, key=lambda task: -task[0])]
 
 
-def _pieces(lake: Path, source: Source, size: int) -> Iterator[tuple[int, Piece]]:
+def _pieces(lake: Lake, source: Source, size: int) -> Iterator[tuple[int, Piece]]:
     """The rows and the place of a whole file; of a file with more than `size` rows those of each of its row groups."""
     if source.rows <= size:
         yield source.rows, Piece(source.table, source.run, source.path, None)
         return
-    import pyarrow.parquet as pq
-
-    file = pq.read_metadata(Store(lake).address(source.path))
+    file = opened(Store(lake).address(source.path)).metadata
     for number in range(file.num_row_groups):
         yield file.row_group(number).num_rows, Piece(source.table, source.run, source.path, number)

@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
 import orjson
@@ -25,7 +24,7 @@ from klamm.pipeline.decode.batches import INPUT, LISTS, decode_batches, joined
 from klamm.pipeline.decode.fields import Values
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.store import Store
@@ -83,7 +82,7 @@ class Piece(NamedTuple):
 class Files:
     """The files of one run that a task writes. `close` completes them."""
 
-    def __init__(self, lake: Path, batch: str, run: str, task: int) -> None:
+    def __init__(self, lake: Lake, batch: str, run: str, task: int) -> None:
         self._lake, self._batch, self._run, self._task = lake, batch, run, task
         self._files: dict[Table, tuple[str, RowGroups]] = {}
 
@@ -114,15 +113,15 @@ def received(report: str) -> TaskReport:
     return TaskReport(rows, [Entry(*file) for file in files])
 
 
-def write_tasks(lake: str, batch: str, tasks: Sequence[Sequence[Piece]], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_tasks(lake: Lake, batch: str, tasks: Sequence[Sequence[Piece]], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do the tasks with these numbers, and yield the report of each. For `DataFrame.mapInArrow` over a column of numbers."""
     for some in numbers:
         for number in some.column(0).to_pylist():
-            report = json.dumps(write_task(Path(lake), batch, number, tasks[number]))
+            report = json.dumps(write_task(lake, batch, number, tasks[number]))
             yield pa.RecordBatch.from_arrays([pa.array([report], pa.string())], names=["report"])
 
 
-def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> TaskReport:
+def write_task(lake: Lake, batch: str, number: int, pieces: Sequence[Piece]) -> TaskReport:
     """Write all tables of silver that these rows of bronze fill. Pieces of a run stand together."""
     count, written = 0, list[Entry]()
 
@@ -141,7 +140,7 @@ def write_task(lake: Path, batch: str, number: int, pieces: Sequence[Piece]) -> 
     return TaskReport(count, written)
 
 
-def read_bronze(lake: Path, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+def read_bronze(lake: Lake, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
     """The rows, some thousand at a time; a column that a file of an older Klamm lacks is null.
 
     Row groups are read one after the other: a batch over several of them would have no limit in bytes. Raises PipelineFailed.

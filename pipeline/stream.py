@@ -9,12 +9,11 @@ After each run the rows are counted: frames of bronze = messages + quarantine, e
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import delta_log, layout
 from klamm.pipeline.lake.commits import PURGED, Commits, waiting
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import MESSAGES, SILVER
 from klamm.pipeline.silver import Begin, Source, build_silver
@@ -26,7 +25,7 @@ COMMITS_A_BATCH = 8
 DERIVED = ("silver", "gold")
 
 
-def prepare(lake: Path) -> bool:
+def prepare(lake: Lake) -> bool:
     """Check what silver is. Returns True if silver and gold have to be built again; then they have been removed."""
     is_rebuilt = not layout.is_current(lake) or delta_log.committed(lake, MESSAGES.path) < 0
     if is_rebuilt:
@@ -38,14 +37,14 @@ def prepare(lake: Path) -> bool:
     return is_rebuilt
 
 
-def _refuse_to_lose(lake: Path) -> None:
+def _refuse_to_lose(lake: Lake) -> None:
     """Raise PipelineFailed if silver has rows that bronze lost by `compact --purge`."""
     for table, of_silver in (("frames", ("messages", "quarantine")), ("events", ("events",))):
         if delta_log.rows(lake, f"bronze/{table}") < sum(delta_log.rows(lake, f"silver/{name}") for name in of_silver):
             raise PipelineFailed(PURGED.format(lake))
 
 
-def remove_remains(lake: Path) -> None:
+def remove_remains(lake: Lake) -> None:
     """Delete what a killed run left in silver and gold, and the files that were replaced since the last run."""
     for table in delta_log.tables(lake):
         if table.startswith(DERIVED):
@@ -55,7 +54,7 @@ def remove_remains(lake: Path) -> None:
 class Silver:
     """What silver has of the commits of bronze."""
 
-    def __init__(self, lake: Path) -> None:
+    def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._done = delta_log.committed(lake, MESSAGES.path)
         self._begun = max(delta_log.committed(lake, table.path) for table in SILVER)
@@ -70,7 +69,7 @@ class Silver:
             self._done = some[-1].number
 
 
-def account(lake: Path, commits: Commits) -> dict[str, int]:
+def account(lake: Lake, commits: Commits) -> dict[str, int]:
     """The rows of each table of silver, from its log. Raises PipelineFailed if rows of bronze are missing there."""
     silver = {name: delta_log.rows(lake, f"silver/{name}") for name in ("messages", "quarantine", "events")}
     frames, events = commits.rows["frames"], commits.rows["events"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.commits import Commits
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.merge import merge_small
 from klamm.pipeline.retention import Removal, retain
 from klamm.pipeline.stream import account
@@ -21,7 +21,7 @@ class Upkept(NamedTuple):
     notes: list[str]
 
 
-def upkeep(lake: Path, commits: Commits, keep_ns: int | None) -> Upkept:
+def upkeep(lake: Lake, commits: Commits, keep_ns: int | None) -> Upkept:
     """Keep a lake small; without `keep_ns` nothing is removed. Silver has all rows of the commits, and no batch is being made.
 
     Raises PipelineFailed if rows of bronze are missing in silver.

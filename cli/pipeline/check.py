@@ -10,7 +10,7 @@ import click
 
 from klamm.cli import start
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import LAKE, Spark, session_options
+from klamm.cli.pipeline.options import Spark, session_options, with_lake
 from klamm.cli.shell.exit_codes import VIOLATED
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import printable
@@ -25,7 +25,7 @@ SHOWN = 5
 
 
 @click.command("check", short_help="Judge journals by the conformance rules.")
-@click.argument("lake", type=LAKE)
+@with_lake
 @click.option("--run", "runs", multiple=True, metavar="ID", help="Judge only this run; may be repeated.")
 @click.option("--rule", "chosen", multiple=True, metavar="ID", help="Judge only by this rule, such as W-01; may be repeated.")
 @click.option(
@@ -40,7 +40,7 @@ SHOWN = 5
 @session_options
 @interruptible
 def command(
-    lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: tuple[str, ...], fail_on_missing: bool, as_json: bool,
+    lake: Path | str, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: tuple[str, ...], fail_on_missing: bool, as_json: bool,
     quick: bool, any_size: bool, spark: Spark,
 ) -> None:
     """Say what the conformance rules say of the runs of LAKE. Those that `klamm pipeline run` has not judged as they are now are judged.
@@ -73,7 +73,7 @@ def command(
         raise click.exceptions.Exit(VIOLATED)
 
 
-def _quickly(lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], memory: str, *, any_size: bool) -> Checked:
+def _quickly(lake: Path | str, runs: tuple[str, ...], chosen: tuple[str, ...], memory: str, *, any_size: bool) -> Checked:
     if start.owns_process:  # pyarrow would import pandas, which is not used here and takes half a second
         make_absent("pandas")
     with extra_needed("quick", lambda: "klamm pipeline check --quick"):

@@ -17,7 +17,7 @@ from klamm.cli.shell.output import counted, say
 @JSON
 @click.option("--purge", is_flag=True, help="Delete bronze, whose rows are all in silver. Frames are then kept in the journal only.")
 @interruptible
-def command(lake: Path, purge: bool, as_json: bool) -> None:
+def command(lake: Path | str, purge: bool, as_json: bool) -> None:
     """Make few parts of the many parts that each run of LAKE has in silver, sorted by broker, connection and row.
 
     A part gets at most 500,000 rows and covers at most a week. Readers that began before go on with files that are deleted; run it while

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
-from klamm.cli.journal.lake_folder import LakeFolder
+from klamm.cli.journal.lake_folder import LakeAddress
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import counted, say
 from klamm.cli.shell.parameters import KEY_VALUE, each_once
@@ -28,7 +28,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LAKE = LakeFolder()
+LAKE = LakeAddress()
+
+
+def with_lake(function: Callable[..., T]) -> Callable[..., T]:
+    """The argument LAKE of a command that reads journals, and --journal for a lake in an object store."""
+
+    @wraps(function)
+    def with_journal(*arguments: Any, lake: Path | str, journal: Path | None, **named: Any) -> T:
+        if journal is not None:
+            if isinstance(lake, Path):
+                raise click.UsageError("--journal is for a lake in an object store: a folder has its journal")
+            from klamm.pipeline.lake.journal_copy import use_journal
+
+            use_journal(lake, journal)
+        return function(*arguments, lake=lake, **named)
+
+    option = click.option(
+        "--journal", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
+        help="Of a lake in an object store: the folder of this machine whose journal is read, in place of that in the store.",
+    )
+    return click.argument("lake", type=LAKE)(option(with_journal))
 
 
 class Memory(click.ParamType[str]):
@@ -59,14 +79,14 @@ class Spark:
     memory: str
     settings: Mapping[str, str]
 
-    def open(self, lake: Path | None = None) -> Any:
+    def open(self, lake: Path | str | None = None) -> Any:
         """A session whose workers see `lake`. `os.environ` names the JVM that the command starts, so that it can end it at any time."""
         from klamm.pipeline.lake.store import Store
         from klamm.pipeline.spark.session import open_session
         from klamm.pipeline.spark.workers import supervise
 
         session = open_session(self.master, remote=self.remote, memory=self.memory, settings=self.settings, variables=os.environ)
-        supervise(session, None if lake is None else Store(lake.resolve()), self.remote)
+        supervise(session, None if lake is None else Store(lake.resolve() if isinstance(lake, Path) else lake), self.remote)
         return session
 
 

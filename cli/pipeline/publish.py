@@ -22,7 +22,7 @@ from klamm.cli.shell.output import counted, say
 )
 @JSON
 @interruptible
-def command(lake: Path, target: str, keep_ns: int | None, as_json: bool) -> None:
+def command(lake: Path | str, target: str, keep_ns: int | None, as_json: bool) -> None:
     """Copy the tables of LAKE to TARGET as Delta Lake tables, which Spark, Trino, DuckDB and others read without Klamm.
 
     TARGET is a folder or a URL such as s3://BUCKET/PATH. Each command copies what changed since the last one. Where LAKE can be reached

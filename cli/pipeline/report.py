@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from klamm.cli import start
-from klamm.cli.journal.lake_folder import LakeFolder
+from klamm.cli.pipeline.options import with_lake
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.output import say
 from klamm.machine.absent_package import make_absent
@@ -15,13 +15,13 @@ from klamm.machine.replaced_file import replace_file
 
 
 @click.command(short_help="Show what happened in a run, as one HTML file.")
-@click.argument("lake", type=LakeFolder())
+@with_lake
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default="report.html", show_default=True,
     help="The HTML file to write.",
 )
 @click.option("--run", metavar="RUN", help="The run to report. Default: the latest run of the lake.")
-def command(lake: Path, output: Path, run: str | None) -> None:
+def command(lake: Path | str, output: Path, run: str | None) -> None:
     """Write a report about a run of LAKE: leaders, reassignments, errors, latencies, clients, and which rules hold, with evidence.
 
     The HTML file does not need a network or other files. Tables that `klamm pipeline run` has made are used if they have all of the run,

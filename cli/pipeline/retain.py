@@ -10,18 +10,18 @@ from pathlib import Path
 import click
 
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, KEEP, LAKE
+from klamm.cli.pipeline.options import JSON, KEEP, with_lake
 from klamm.cli.shell.output import say
 
 
 @click.command("retain", short_help="Remove old runs and old rows.")
-@click.argument("lake", type=LAKE)
+@with_lake
 @KEEP
 @click.option("--run", "runs", multiple=True, metavar="ID", help="Remove this run, however old it is; can be given more than once.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @JSON
 @interruptible
-def command(lake: Path, keep_ns: int | None, runs: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+def command(lake: Path | str, keep_ns: int | None, runs: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     """Remove what is older than --keep from the journal and all tables of LAKE together.
 
     A run is removed as a whole if its newest row is older. A run that goes on loses the parts of tables and the segments of the journal

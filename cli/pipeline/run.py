@@ -7,16 +7,16 @@ from pathlib import Path
 import click
 
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, Spark, print_outcome, session_options
+from klamm.cli.pipeline.options import JSON, KEEP, Bars, Spark, print_outcome, session_options, with_lake
 
 
 @click.command("run", short_help="Bring all tables of a lake up to date, verdicts too.")
-@click.argument("lake", type=LAKE)
+@with_lake
 @KEEP
 @JSON
 @session_options
 @interruptible
-def command(lake: Path, spark: Spark, keep_ns: int | None, as_json: bool) -> None:
+def command(lake: Path | str, spark: Spark, keep_ns: int | None, as_json: bool) -> None:
     """Bring all tables of LAKE up to date with its journal, and judge its new runs by the conformance rules.
 
     Brokers that are running finish their segments first; what brokers left that were killed is read up to its last whole batch. Only new

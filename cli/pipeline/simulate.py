@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from klamm.cli.journal.lake_folder import LakeFolder
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import LAKE, Bars, Spark, session_options
+from klamm.cli.pipeline.options import Bars, Spark, session_options
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import say
 from klamm.cli.shell.parameters import Decimal, Whole
@@ -101,7 +102,7 @@ def _step(name: str, kind: click.ParamType[Any] | None, text: str) -> Callable[[
 
 
 @click.command("simulate", cls=InSequence, short_help="Predict leaders after lost brokers, blacklists, elections and reassignments.")
-@click.argument("lake", type=LAKE, required=False)
+@click.argument("lake", type=LakeFolder(), required=False)
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Begin with the state of the cluster of this ZooKeeper.")
 @click.option("--metadata-log", type=click.Path(path_type=Path), metavar="FILE", help="Begin with the end of a dumped metadata log.")
 @click.option("--run", metavar="RUN", help="Begin with the end of this run of LAKE's journal. Default: the last run.")
@@ -237,7 +238,8 @@ def _source(lake: Path | None, given: dict[str, Any], taken: tuple[Step, ...]) -
     from klamm.pipeline.lake.folder import existing
 
     assert lake is not None
-    journal, run = existing(lake), given["run"]
+    existing(lake)
+    journal, run = lake.resolve(), given["run"]
     return lambda spark, steps, plans, names: sources.journal(spark, journal, run, steps, plans, names, sizes, given["min_isr"])
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("tables", short_help="Print views of the tables for DuckDB or Spark.")
 @click.argument("lake", type=LAKE)
 @click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Whose SQL.")
-def command(lake: Path, engine: Engine) -> None:
+def command(lake: Path | str, engine: Engine) -> None:
     """Print CREATE VIEW statements for all tables of LAKE: with timestamps, words for APIs and directions, requests with their responses.
 
     \b

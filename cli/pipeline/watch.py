@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klamm.cli.pipeline.interrupts import OrderlyEnd, interrupts
-from klamm.cli.pipeline.options import JSON, KEEP, LAKE, Bars, Spark, print_outcome, session_options
+from klamm.cli.pipeline.options import JSON, KEEP, Bars, Spark, print_outcome, session_options, with_lake
 from klamm.cli.shell.output import counted
 from klamm.cli.shell.parameters import Decimal
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")
-@click.argument("lake", type=LAKE)
+@with_lake
 @click.option("--trigger", type=Decimal(0.1), default=1.0, show_default=True, metavar="SECONDS", help="Time between two batches.")
 @KEEP
 @JSON
 @session_options
-def command(lake: Path, trigger: float, spark: Spark, keep_ns: int | None, as_json: bool) -> None:
+def command(lake: Path | str, trigger: float, spark: Spark, keep_ns: int | None, as_json: bool) -> None:
     """Keep bronze and silver of LAKE up to date with its journal until Ctrl-C; then make gold. A second Ctrl-C ends it at once.
 
     Each look that finds new segments has a row on stderr: the time, the segments, their frames and events, and how many of all rows are

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from klamm.journal.reading import is_written, node_folders, open_segment, place_of, segments, written_by
 from klamm.journal.segments import Segment, is_part, segment_of
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
+from klamm.pipeline.lake.journal_copy import with_journal
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.row_numbers import Span, spans_of
-from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.store import Store, local_folder
 from klamm.pipeline.lake.table_parts import folder_of_run
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def batch_name(segment: Segment) -> str:
 class PendingSegments:
     """Finds the segments that are to be converted. Committed ones are looked at once: after that a look costs only their names."""
 
-    def __init__(self, lake: Path, done: Container[tuple[str, str]]) -> None:
+    def __init__(self, lake: Lake, done: Container[tuple[str, str]]) -> None:
         """`done` has (run, batch) of the segments that are committed."""
         self._lake = lake
         self._done = done
@@ -89,7 +90,8 @@ class PendingSegments:
         """The sealed segments, and those that a dead writer left open in a folder where they cannot be renamed; by run, node and row."""
         found: list[Segment] = []
         self.written = []
-        for folder in node_folders(self._lake):
+        with_journal(self._lake, lambda one: (one.run, batch_name(one)) not in self._done)
+        for folder in node_folders(local_folder(self._lake)):
             names, committed = set(os.listdir(folder)), self._committed.setdefault(folder, set())
             if len(committed) > len(names):
                 committed.intersection_update(names)  # retention removed some
@@ -107,7 +109,7 @@ class PendingSegments:
         return sorted(found, key=place_of)
 
 
-def pending(lake: Path, done: Container[tuple[str, str]]) -> list[Segment]:
+def pending(lake: Lake, done: Container[tuple[str, str]]) -> list[Segment]:
     """The segments that are to be converted now."""
     return PendingSegments(lake, done).look()
 
@@ -130,23 +132,23 @@ def own_segments(found: Sequence[Segment]) -> tuple[list[Segment], list[str]]:
     ]
 
 
-def foreign_files(lake: Path) -> list[Path]:
+def foreign_files(lake: Lake) -> list[Path]:
     """Files in the folders of brokers that do not belong to a journal."""
-    known = {segment.path for segment in segments(lake)}
+    known = {segment.path for segment in segments(local_folder(lake))}
     return sorted(
         path
-        for folder in node_folders(lake)
+        for folder in node_folders(local_folder(lake))
         for path in folder.iterdir()
         if path not in known and not is_part(path) and path.suffix != ".torn"
     )
 
 
-def empty_files(lake: Path) -> list[Path]:
+def empty_files(lake: Lake) -> list[Path]:
     """The files of segments that are torn before their first whole batch."""
-    return sorted(path for folder in node_folders(lake) for path in folder.iterdir() if path.suffix == ".torn")
+    return sorted(path for folder in node_folders(local_folder(lake)) for path in folder.iterdir() if path.suffix == ".torn")
 
 
-def convert(lake: Path, segment: Segment) -> Converted:
+def convert(lake: Lake, segment: Segment) -> Converted:
     """Write a segment's rows as a Parquet file, zstd. The same segment gives the same file.
 
     Raises PipelineFailed if rows get lost, or if a row belongs to another run or broker than its folder.
@@ -186,21 +188,21 @@ def _same_journal(segment: Segment, batch: pa.RecordBatch) -> None:
                 raise PipelineFailed(f"{segment.path}: a row has {name} {other}, its folder says {own}; a journal keeps its folder's name")
 
 
-def are_many(found: Sequence[Segment]) -> bool:
-    """Whether segments have so many bytes that Spark's workers convert them."""
-    return sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES
+def are_many(lake: Lake, found: Sequence[Segment]) -> bool:
+    """Whether segments have so many bytes that Spark's workers convert them; workers see no copies that this machine has of objects."""
+    return isinstance(lake, Path) and sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES
 
 
-def convert_all(spark: SparkSession, lake: Path, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
+def convert_all(spark: SparkSession, lake: Lake, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
     """Convert segments, many by Spark's workers, few in this process."""
-    if not are_many(found):
+    if not are_many(lake, found):
         return convert_here(lake, found, step)
     converted = convert_by_workers(spark, lake, found)
     step(len(converted))
     return converted
 
 
-def convert_here(lake: Path, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
+def convert_here(lake: Lake, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
     """Convert segments in this process; `step` is called with the number of segments that were converted since its last call."""
     result = []
     for segment in found:
@@ -209,15 +211,15 @@ def convert_here(lake: Path, found: Sequence[Segment], step: Callable[[int], Non
     return result
 
 
-def convert_by_workers(spark: SparkSession, lake: Path, found: Sequence[Segment]) -> list[Converted]:
+def convert_by_workers(spark: SparkSession, lake: Lake, found: Sequence[Segment]) -> list[Converted]:
     """Convert segments in Spark's workers, which see the lake under the same path."""
-    listed, folder = list(found), str(lake)
+    listed = list(found)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for batch in batches:
-            done = [json.dumps(convert(Path(folder), listed[number])) for number in batch.column(0).to_pylist()]
+            done = [json.dumps(convert(lake, listed[number])) for number in batch.column(0).to_pylist()]
             yield pa.RecordBatch.from_arrays([pa.array(done, pa.string())], names=["done"])
 
     tasks = min(len(listed), 200)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.journal.segments import segment_number
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import Converted
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.row_numbers import Span, has, merged
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import BRONZE
@@ -74,7 +73,7 @@ class Commit(NamedTuple):
             raise PipelineFailed(f"{self.store.address(self.name)} {_DAMAGED}") from problem
 
 
-def waiting(lake: Path, behind: int = -1) -> list[Commit]:
+def waiting(lake: Lake, behind: int = -1) -> list[Commit]:
     """The commits with greater numbers than `behind`, in order."""
     store = Store(lake)
     found = ((name.removeprefix(f"{COMMITS}/").removesuffix(".json"), name) for name in store.names(COMMITS, ".json"))
@@ -84,7 +83,7 @@ def waiting(lake: Path, behind: int = -1) -> list[Commit]:
 class Commits:
     """The commits of bronze. `(run, batch) in commits` says whether a segment is committed."""
 
-    def __init__(self, lake: Path) -> None:
+    def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._store = Store(lake)
         self.journals: dict[Journal, Committed] = {}
@@ -188,7 +187,9 @@ class Commits:
 
     def _write(self, chunk: Sequence[Converted], with_numbers: bool) -> None:
         rows = list(_lines(chunk, with_numbers))
-        self._store.put(f"{COMMITS}/{self.last + 1:010d}.json", "".join(json.dumps(row) + "\n" for row in rows).encode())
+        name = f"{COMMITS}/{self.last + 1:010d}.json"
+        if not self._store.put_new(name, "".join(json.dumps(row) + "\n" for row in rows).encode()):
+            raise PipelineFailed(f"{self._store.address(name)} is there already: another process of the pipeline works on the lake")
         self.last += 1
         self._count(rows)
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import SPARKS_OWN, PipelineFailed
+from klamm.pipeline.lake.folder import SPARKS_OWN, Lake, PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import GOLD, SILVER
@@ -22,7 +21,7 @@ READERS = ("pyarrow", "duckdb", *SPARKS_OWN)
 
 
 @contextmanager
-def damage_named(lake: Path) -> Iterator[None]:
+def damage_named(lake: Lake) -> Iterator[None]:
     """If reading tables fails and a file is missing or damaged, PipelineFailed says which one, and what makes it again.
 
     Exceptions of other kinds stay as they are, and so do those of a connection that broke: then it is Spark's JVM that has ended.
@@ -40,18 +39,20 @@ def damage_named(lake: Path) -> Iterator[None]:
 EVERY = tuple(table.path for table in (*SILVER, *GOLD))
 
 
-def refuse_missing(lake: Path, tables: Iterable[str] = EVERY, runs: Collection[str] | None = None) -> None:
+def refuse_missing(lake: Lake, tables: Iterable[str] = EVERY, runs: Collection[str] | None = None) -> None:
     """Raise PipelineFailed if a file of these runs, or of all, is missing or has another size than its table says. Nothing is read."""
     store = Store(lake)
     for table in tables:
-        for entry in delta_log.entries(lake, table, runs):
-            size = store.size(entry.path)
+        entries = delta_log.entries(lake, table, runs)
+        sizes = store.sizes(table, [entry.path for entry in entries])
+        for entry in entries:
+            size = sizes[entry.path]
             if size != entry.bytes:
                 what = "is missing" if size is None else f"is damaged: it has {size} bytes of {entry.bytes}"
                 raise PipelineFailed(f"{store.address(entry.path)} {what}; {_remedy(lake, entry)}")
 
 
-def damaged_parts(lake: Path) -> Iterator[str]:
+def damaged_parts(lake: Lake) -> Iterator[str]:
     """A line for each file that is missing or damaged. All files of all tables are read."""
     for table in delta_log.tables(lake):
         for entry in delta_log.entries(lake, table):
@@ -60,7 +61,7 @@ def damaged_parts(lake: Path) -> Iterator[str]:
                 yield f"{why}; {_remedy(lake, entry)}"
 
 
-def _damage(lake: Path, entry: Entry) -> str | None:
+def _damage(lake: Lake, entry: Entry) -> str | None:
     import pyarrow as pa
 
     if entry.rows == 0:
@@ -76,7 +77,7 @@ def _damage(lake: Path, entry: Entry) -> str | None:
     return None if rows == entry.rows else f"{file} is damaged: {rows} of {entry.rows} rows are there"
 
 
-def _remedy(lake: Path, entry: Entry) -> str:
+def _remedy(lake: Lake, entry: Entry) -> str:
     """What makes a file of a table again."""
     layer, place = entry.table.partition("/")[0], Store(lake).address
     if layer == "gold":

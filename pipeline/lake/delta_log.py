@@ -18,13 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from klamm.pipeline.lake.column_types import arrow_type
-from klamm.pipeline.lake.folder import LAYERS, PipelineFailed
-from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.folder import LAYERS, Lake, PipelineFailed
+from klamm.pipeline.lake.store import Address, Store, why
 from klamm.pipeline.lake.tables import Table
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ Changed = tuple[Iterable[Entry], Iterable[Entry]]
 """Files that are added to a table, and files that are removed."""
 
 
-def append(lake: Path, tables: Iterable[Table], entries: Sequence[Entry], number: int | None = None) -> None:
+def append(lake: Lake, tables: Iterable[Table], entries: Sequence[Entry], number: int | None = None) -> None:
     """Add files to these tables, in their order, each in place of what its run and batch had. All of them are complete.
 
     With the `number` of a batch of silver, a table that has this batch stays as it is, and one without entries gets only the number.
@@ -83,7 +82,7 @@ def _in_place(new: Sequence[Entry], there: Sequence[Entry]) -> Changed:
     return list(added.values()), [entry for entry in there if (entry.run, entry.batch) in parts and entry.path not in added]
 
 
-def replace(lake: Path, entry: Entry, dropped: Sequence[Entry]) -> bool:
+def replace(lake: Lake, entry: Entry, dropped: Sequence[Entry]) -> bool:
     """Put a file in the place of others, at a single moment; False if one of those is gone already, and then nothing changes.
 
     The replaced files stay until `sweep`.
@@ -92,20 +91,20 @@ def replace(lake: Path, entry: Entry, dropped: Sequence[Entry]) -> bool:
     return _commit(lake, entry.table, lambda there: ([entry], dropped) if old <= {one.path for one in there} else None)
 
 
-def change(lake: Path | str, table: Table, added: Sequence[Entry], gone: Sequence[Entry]) -> None:
+def change(lake: Lake, table: Table, added: Sequence[Entry], gone: Sequence[Entry]) -> None:
     """Add files to a copy of a table and remove others, at a single moment. The copy keeps its earlier versions."""
     _commit(lake, table.path, lambda _: (added, gone), table, settings={})
 
 
-def drop(lake: Path, table: str, dropped: Iterable[Entry]) -> None:
+def drop(lake: Lake, table: str, dropped: Iterable[Entry]) -> None:
     """Remove files from their table. They stay where they are until `sweep`."""
     old = {entry.path for entry in dropped}
     _commit(lake, table, lambda there: ((), gone) if (gone := [entry for entry in there if entry.path in old]) else None)
 
 
-def committed(lake: Path, table: str) -> int:
+def committed(lake: Lake, table: str) -> int:
     """The number of the last batch of silver that a table has; -1 if it has none."""
-    present = _open(f"{Store(lake)}/{table}") if _newest(lake, table) is not None else None
+    present = _open(lake, table) if _newest(lake, table) is not None else None
     return -1 if present is None else _number(present)
 
 
@@ -114,29 +113,29 @@ def _number(present: DeltaTable) -> int:
     return -1 if number is None else number
 
 
-def version(lake: Path | str, table: str) -> int:
+def version(lake: Lake, table: str) -> int:
     """The number of the last commit of a table that has a log."""
     return int(_commits(lake, table)[-1].rpartition("/")[2].removesuffix(".json"))
 
 
-def entries(lake: Path | str, table: str, runs: Collection[str] | None = None) -> list[Entry]:
+def entries(lake: Lake, table: str, runs: Collection[str] | None = None) -> list[Entry]:
     """The files of a table, of all runs or of these, in the order in which they were added."""
     newest = _newest(lake, table)
     return [] if newest is None else [entry for entry in _entries(str(Store(lake)), table, newest) if runs is None or entry.run in runs]
 
 
-def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Path]:
+def files(lake: Lake, table: str, runs: Collection[str] | None = None) -> list[Address]:
     """The Parquet files of a table that have rows, for any reader of Parquet."""
     store = Store(lake)
     return [store.address(entry.path) for entry in entries(lake, table, runs) if entry.rows]
 
 
-def rows(lake: Path, table: str, runs: Collection[str] | None = None) -> int:
+def rows(lake: Lake, table: str, runs: Collection[str] | None = None) -> int:
     """The rows of a table, as its log counts them."""
     return sum(entry.rows for entry in entries(lake, table, runs))
 
 
-def rows_by_run(lake: Path, table: str) -> Counter[str]:
+def rows_by_run(lake: Lake, table: str) -> Counter[str]:
     """The rows of each run in a table, as its log counts them."""
     counts: Counter[str] = Counter()
     for entry in entries(lake, table):
@@ -144,18 +143,18 @@ def rows_by_run(lake: Path, table: str) -> Counter[str]:
     return counts
 
 
-def tables(lake: Path) -> list[str]:
+def tables(lake: Lake) -> list[str]:
     """The tables that ever had a file."""
     store = Store(lake)
     return [name for layer in LAYERS for name in store.folders(layer) if store.has(f"{name}/{LOG}")]
 
 
-def sweep(lake: Path, table: str) -> list[str]:
+def sweep(lake: Lake, table: str) -> list[str]:
     """Remove the files that are not valid; return their names. Only while nobody writes the table, or reads an older version of it."""
-    store, valid = Store(lake), {entry.path for entry in entries(lake, table)}
-    removed = [name for name in store.names(table) if name not in valid and not name.startswith(f"{table}/{LOG}/")]
-    for name in removed:
-        store.delete(name)
+    store = Store(lake)
+    valid = {entry.path for entry in entries(lake, table)}
+    removed = [name for name in store.unused(table) if name not in valid and not name.startswith(f"{table}/{LOG}/")]
+    store.delete_files(removed)
     return removed
 
 
@@ -182,11 +181,11 @@ def _type(kind: Any) -> Any:
     return _TYPES[str(kind)]
 
 
-def _commits(lake: Path | str, table: str) -> list[str]:
+def _commits(lake: Lake, table: str) -> list[str]:
     return Store(lake).names(f"{table}/{LOG}", ".json")
 
 
-def _newest(lake: Path | str, table: str) -> bytes | None:
+def _newest(lake: Lake, table: str) -> bytes | None:
     """What the newest commit of a table says, which no other commit does; None if the table has no log."""
     names = _commits(lake, table)
     return Store(lake).read(names[-1]) if names else None
@@ -195,17 +194,18 @@ def _newest(lake: Path | str, table: str) -> bytes | None:
 @lru_cache(maxsize=128)
 def _entries(lake: str, table: str, _newest: bytes) -> tuple[Entry, ...]:
     """The files of this version of a table."""
-    return tuple(_listed(_open(f"{lake}/{table}"), table))
+    return tuple(_listed(_open(lake, table), table))
 
 
-def _open(where: str) -> DeltaTable:
+def _open(lake: Lake, table: str) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
+    where = f"{Store(lake)}/{table}"
     try:
-        return DeltaTable(where)
+        return DeltaTable(where, storage_options=Store(lake).options)
     except (OSError, DeltaError) as problem:
-        raise PipelineFailed(f"{where}/{LOG} cannot be read ({str(problem).splitlines()[0][:120]})") from problem
+        raise PipelineFailed(f"{where}/{LOG} cannot be read ({why(problem)[:120]})") from problem
 
 
 def _listed(present: DeltaTable, table: str) -> list[Entry]:
@@ -224,7 +224,7 @@ def _entry(table: str, path: str, size: int, rows: int, first_ts_ns: int | None,
 
 
 def _commit(
-    lake: Path | str, table: str, change: Callable[[list[Entry]], Changed | None], made: Table | None = None, number: int | None = None,
+    lake: Lake, table: str, change: Callable[[list[Entry]], Changed | None], made: Table | None = None, number: int | None = None,
     settings: Mapping[str, str] = SETTINGS,
 ) -> bool:
     """Commit what `change` says of the files that are there; it is asked again if another commit came first. False if it says nothing.
@@ -233,9 +233,9 @@ def _commit(
     """
     from deltalake.exceptions import CommitFailedError, DeltaError
 
-    where = f"{Store(lake)}/{table}"
+    store, where = Store(lake), f"{Store(lake)}/{table}"
     for _ in range(RETRIES):
-        present = None if _newest(lake, table) is None else _open(where)
+        present = None if _newest(lake, table) is None else _open(lake, table)
         if present is None and made is None:
             return False
         if present is not None and number is not None and number <= _number(present):
@@ -244,19 +244,21 @@ def _commit(
         if changed is None:
             return False
         try:
-            _write(where, present, made, changed, number, settings)
+            store.assure()
+            _write(store, where, present, made, changed, number, settings)
         except CommitFailedError:
             continue
         except (OSError, DeltaError) as problem:
             if present is None and "already exists" in str(problem):
                 continue  # another process has made the table meanwhile
-            raise PipelineFailed(f"{where}: {str(problem).splitlines()[0]}") from problem
+            raise PipelineFailed(f"{where}: {why(problem)}") from problem
         return True
     raise PipelineFailed(f"{where}: {RETRIES} commits of other processes came first")
 
 
 def _write(
-    where: str, present: DeltaTable | None, made: Table | None, changed: Changed, number: int | None, settings: Mapping[str, str]
+    store: Store, where: str, present: DeltaTable | None, made: Table | None, changed: Changed, number: int | None,
+    settings: Mapping[str, str],
 ) -> None:
     from deltalake import CommitProperties, Transaction
     from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
@@ -271,7 +273,7 @@ def _write(
     elif made is not None:
         create_table_with_add_actions(
             where, schema(made), adds, mode="error", name=made.name, description=made.meaning, configuration=settings,
-            commit_properties=properties,
+            commit_properties=properties, storage_options=store.options,
         )
 
 

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+Lake = Path | str
+"""A lake's address: a folder, or a URL such as `s3://bucket/lake`."""
+
 CHECKPOINTS = "_checkpoints"
 LAYERS = ("bronze", "silver", "gold")
 
@@ -20,8 +23,10 @@ class PipelineFailed(Exception):
     """A failure that the user can correct, or numbers that do not add up; the text is one line."""
 
 
-def existing(lake: Path) -> Path:
-    """The lake's absolute path. Raises PipelineFailed if there is no such folder, or if it is not a lake."""
+def existing(lake: Lake) -> Lake:
+    """The lake's absolute path, or its URL. Raises PipelineFailed if there is no such folder, or if it is not a lake."""
+    if isinstance(lake, str):
+        return _existing_objects(lake)
     if lake.exists() and not lake.is_dir():
         raise PipelineFailed(f"{lake}: not a folder")
     if not lake.is_dir():
@@ -31,6 +36,14 @@ def existing(lake: Path) -> Path:
         raise PipelineFailed(f"{lake}: not a lake, because it has no folder `journal`")
     refuse_manifests(path)
     return path
+
+
+def _existing_objects(lake: str) -> str:
+    from klamm.pipeline.lake.store import Store, local_folder
+
+    if not (local_folder(lake) / "journal").exists() and not {"journal", *LAYERS}.intersection(Store(lake).folders("")):
+        raise PipelineFailed(f"{lake}: not a lake, because nothing is below journal/ there; --journal FOLDER names one of this machine")
+    return lake
 
 
 def refuse_manifests(lake: Path) -> None:
@@ -43,9 +56,15 @@ def refuse_manifests(lake: Path) -> None:
 
 
 @contextmanager
-def written(lake: Path) -> Iterator[Path]:
-    """The absolute path of a lake in which no other process writes tables meanwhile. Raises PipelineFailed."""
+def written(lake: Lake) -> Iterator[Lake]:
+    """The absolute path of a lake, or its URL, in which no other process writes tables meanwhile. Raises PipelineFailed."""
     path = existing(lake)
+    if isinstance(path, str):
+        from klamm.pipeline.lake.lease import held
+
+        with held(path):
+            yield path
+        return
     try:
         (path / CHECKPOINTS).mkdir(exist_ok=True)
         lock = os.open(path / CHECKPOINTS / "lock", os.O_RDWR | os.O_CREAT, 0o644)

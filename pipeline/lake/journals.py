@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from klamm.journal.reading import ask_to_seal, count_rows, segments
 from klamm.journal.segments import Segment
 from klamm.pipeline.lake.bronze import own_segments, pending
+from klamm.pipeline.lake.folder import Lake
+from klamm.pipeline.lake.journal_copy import is_elsewhere
+from klamm.pipeline.lake.store import local_folder
 
 
 class Journals(NamedTuple):
@@ -26,18 +28,19 @@ class Journals(NamedTuple):
         return [segment for segment in self.segments if segment.run in runs]
 
 
-def journals(lake: Path) -> Journals:
-    """The journals of a lake; brokers that run finish their segments first."""
-    late = ask_to_seal(lake)
-    readable = pending(lake, set())
+def journals(lake: Lake, done: Container[tuple[str, str]] = ()) -> Journals:
+    """The journals of a lake; brokers that run finish their segments first. Segments of an object store that are `done` are left out."""
+    here = local_folder(lake)
+    late = ask_to_seal(here)
+    readable = pending(lake, done if is_elsewhere(lake) else ())
     known = set(readable)
     found, renamed = own_segments(readable)
-    others, _ = own_segments([segment for segment in segments(lake) if segment not in known])
+    others, _ = own_segments([segment for segment in segments(here) if segment not in known])
     written: dict[str, int] = {}
     for segment in (*found, *others):
         written[segment.run] = max(written.get(segment.run, 0), segment.path.stat().st_mtime_ns)
     runs = sorted(written, key=lambda run: (written[run], run))
-    return Journals(runs, found, [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *renamed])
+    return Journals(runs, found, [*(f"{path.relative_to(here)}: not sealed in time" for path in late), *renamed])
 
 
 def has_frames(found: Sequence[Segment]) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import SILVER
 
@@ -15,17 +14,17 @@ LAYOUT = 5
 """The version of the columns of silver."""
 
 
-def is_current(lake: Path) -> bool:
+def is_current(lake: Lake) -> bool:
     """Silver was made by this Klamm."""
     return Store(lake).read(PLACE) == _own()
 
 
-def keep(lake: Path) -> None:
+def keep(lake: Lake) -> None:
     """Write down that silver is made by this Klamm."""
     Store(lake).put(PLACE, _own())
 
 
-def refuse_older(lake: Path) -> None:
+def refuse_older(lake: Lake) -> None:
     """Raise PipelineFailed if silver has the columns of another Klamm, which lack what rules read."""
     if Store(lake).read(PLACE) not in (None, _own()):
         raise PipelineFailed(f"another version of Klamm made the tables of {lake}: klamm pipeline run {lake}")

@@ -10,15 +10,14 @@ is in no log, and the next run removes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_groups import RowGroups
-from klamm.pipeline.lake.store import Store
+from klamm.pipeline.lake.store import Address, Store
 from klamm.pipeline.lake.table_parts import new_file
 from klamm.pipeline.lake.tables import SILVER, Table
 
@@ -56,7 +55,7 @@ class Merged(NamedTuple):
     rows: int
 
 
-def merge_small(lake: Path, many: int = MANY) -> list[Merged]:
+def merge_small(lake: Lake, many: int = MANY) -> list[Merged]:
     """Merge the small parts of runs that have more than `many` of them in a table.
 
     The caller holds the lock of the lake, and no batch is being made. Raises PipelineFailed, and replaces nothing, if rows get lost.
@@ -81,7 +80,7 @@ def _part(files: list[Entry]) -> Part:
     return Part(files, sum(file.rows for file in files), min(one or 0 for one in first), max(one or 0 for one in last))
 
 
-def _groups(lake: Path, parts: Sequence[Part]) -> Iterator[list[Part]]:
+def _groups(lake: Lake, parts: Sequence[Part]) -> Iterator[list[Part]]:
     """Parts that become one, at least two each, in the order of their time."""
     group: list[Part] = []
     rows = size = 0
@@ -98,15 +97,13 @@ def _groups(lake: Path, parts: Sequence[Part]) -> Iterator[list[Part]]:
         yield group
 
 
-def _uncompressed(file: Path) -> int:
+def _uncompressed(file: Address) -> int:
     """Bytes of a file's columns before they were compressed. Bodies, which can be long, have no dictionary there."""
-    import pyarrow.parquet as pq
-
-    about = pq.read_metadata(file)
+    about = opened(file).metadata
     return sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
 
 
-def _merge(lake: Path, table: Table, run: str, parts: Sequence[Part]) -> Merged:
+def _merge(lake: Lake, table: Table, run: str, parts: Sequence[Part]) -> Merged:
     numbers = [entry.batch for entry in delta_log.entries(lake, table.path, {run}) if entry.batch.startswith(PREFIX)]
     batch = f"{PREFIX}{1 + max((int(name.removeprefix(PREFIX)) for name in numbers), default=-1)}"
     store, old, rows = Store(lake), [file for part in parts for file in part.files], sum(part.rows for part in parts)
@@ -116,12 +113,11 @@ def _merge(lake: Path, table: Table, run: str, parts: Sequence[Part]) -> Merged:
     if groups.told.rows != rows:
         raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {groups.told.rows}")
     if delta_log.replace(lake, Entry(table.path, run, batch, name, *groups.told), old):
-        for file in old:
-            store.delete(file.path)
+        store.delete_files({file.path for file in old}.intersection(store.unused(table.path)))
     return Merged(table.path, run, len(parts), rows)
 
 
-def _sorted(files: Sequence[Path]) -> pa.Table:
+def _sorted(files: Sequence[Address]) -> pa.Table:
     """The rows of these files; columns that some of them lack are null."""
     import pyarrow as pa
 

@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from klamm.pipeline.lake.store import Address, Store
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
@@ -71,17 +73,23 @@ def _as_json(value: Any, up: bool = False) -> Any:
     return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def opened(path: Path) -> parquet.ParquetFile:
+def opened(path: Address) -> parquet.ParquetFile:
     """A file whose pages are compared with their checksums when they are read; a page without one, of an older file, is read as it is.
 
-    Raises OSError and pyarrow.ArrowException, and so do its methods.
+    An object is fetched as a whole: that is one request. Raises OSError and pyarrow.ArrowException, and so do its methods.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(path, page_checksum_verification=True)
+    if isinstance(path, Path):
+        return pq.ParquetFile(path, page_checksum_verification=True)
+    content = Store(path.lake).read(path.name)
+    if content is None:
+        raise FileNotFoundError(str(path))
+    return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
 
 
-def columns(files: Iterable[Path], names: Sequence[str]) -> pa.Table:
+def columns(files: Iterable[Address], names: Sequence[str]) -> pa.Table:
     """These columns of all rows; without files a table without rows."""
     import pyarrow as pa
 
@@ -89,7 +97,7 @@ def columns(files: Iterable[Path], names: Sequence[str]) -> pa.Table:
     return pa.concat_tables(read, promote_options="default") if read else pa.table({name: pa.array([], pa.null()) for name in names})
 
 
-def rows_where(files: Iterable[Path], wanted: Mapping[str, Collection[Any]], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+def rows_where(files: Iterable[Address], wanted: Mapping[str, Collection[Any]], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The rows that have one of the wanted values in each of these columns; with `names` only these columns.
 
     Row groups without such values are not read, if their statistics say so.

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake.parquet_files import WRITTEN, Told, told
-from klamm.pipeline.lake.store import NewFile, Store
+from klamm.pipeline.lake.store import NewFile, NewObject, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ class RowGroups:
     def __init__(self, store: Store, name: str, rows: int | None = None, frequent: Sequence[int] = ()) -> None:
         """`rows`: of a row group, if not ROWS. `frequent`: API keys whose rows are apart from all others."""
         self._store, self._name = store, name
-        self._file: NewFile | None = None
+        self._file: NewFile | NewObject | None = None
         self._limit = ROWS if rows is None else rows
         self._frequent = frequent
         self._waiting, self._waiting_apart = _Waiting(), _Waiting()

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import delta_log
-from klamm.pipeline.lake.column_types import spark_type
+from klamm.pipeline.lake.column_types import arrow_schema, spark_type
 from klamm.pipeline.lake.delta_log import Entry
+from klamm.pipeline.lake.folder import Lake
+from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import BRONZE, GOLD, HEADER, HEADERS, HEADERS_VIEW, MESSAGES, QUARANTINE, SILVER, Table, ddl
 from klamm.pipeline.lake.windows import Window
 
+READ_ROWS = 8_192
+"""Rows that are read at a time."""
+
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
 def views(
-    spark: SparkSession, lake: Path, runs: Collection[str] | None = None, names: Collection[str] | None = None, window: Window | None = None
+    spark: SparkSession, lake: Lake, runs: Collection[str] | None = None, names: Collection[str] | None = None, window: Window | None = None
 ) -> frozenset[str]:
     """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
 
@@ -42,26 +48,42 @@ def views(
     return frozenset(empty)
 
 
-def read(spark: SparkSession, lake: Path, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> DataFrame:
+def read(spark: SparkSession, lake: Lake, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> DataFrame:
     """The rows of a table, from the files that its log names, as a DataFrame with exactly its columns."""
     rows = _read(spark, lake, table, seen_parts(lake, table, runs, window))
     return rows.where(window.sees(table.name)) if window is not None and table.layer == "silver" else rows
 
 
-def rows_seen(lake: Path, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> int:
+def rows_seen(lake: Lake, table: Table, runs: Collection[str] | None = None, window: Window | None = None) -> int:
     """Number of rows in the files that `views` reads."""
     return sum(entry.rows for entry in seen_parts(lake, table, runs, window))
 
 
-def seen_parts(lake: Path, table: Table, runs: Collection[str] | None, window: Window | None) -> list[Entry]:
+def seen_parts(lake: Lake, table: Table, runs: Collection[str] | None, window: Window | None) -> list[Entry]:
     """The files with rows that `views` reads."""
     entries = [entry for entry in delta_log.entries(lake, table.path, runs) if entry.rows > 0]
     return entries if window is None or table.layer != "silver" else [entry for entry in entries if window.reads(entry)]
 
 
-def _read(spark: SparkSession, lake: Path, table: Table, entries: Collection[Entry]) -> DataFrame:
-    paths = [str(Store(lake).address(entry.path)) for entry in entries]
-    if not paths:
+def _read(spark: SparkSession, lake: Lake, table: Table, entries: Collection[Entry]) -> DataFrame:
+    if not entries:
         nulls = ", ".join(f"CAST(NULL AS {spark_type(column.type)}) AS {column.name}" for column in table.columns)
         return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans
-    return spark.read.schema(ddl(table.columns)).parquet(*paths)
+    if isinstance(lake, str) and not (spark.conf.get("spark.master") or "").startswith("local"):
+        names = [entry.path for entry in entries]
+        return spark.range(0, len(names), 1, len(names)).mapInArrow(partial(_rows, lake, table, names), ddl(table.columns))
+    return spark.read.schema(ddl(table.columns)).parquet(*(str(Store(lake).local(entry.path)) for entry in entries))
+
+
+def _rows(lake: Lake, table: Table, names: Sequence[str], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of files with these numbers. Workers read objects themselves: Spark needs no jars for it, but reads all columns."""
+    import pyarrow as pa
+
+    schema = arrow_schema(table.columns)
+    for some in numbers:
+        for number in some.column(0).to_pylist():
+            for rows in opened(Store(lake).address(names[number])).iter_batches(READ_ROWS, use_threads=False):
+                there = rows.schema.names
+                count = rows.num_rows
+                arrays = [rows.column(one.name).cast(one.type) if one.name in there else pa.nulls(count, one.type) for one in schema]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -8,13 +8,14 @@ A table without rows is an empty view. Five more views answer frequent questions
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from klamm.journal.columns import Direction
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.column_types import duckdb_type, spark_type
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER, Table, direction_words
 from klamm.protocol.apis import APIS
@@ -57,7 +58,7 @@ FROM group_generations g LEFT JOIN (
 """Name → query, valid in both engines. A later one may use an earlier one."""
 
 
-def statements(lake: Path, engine: Engine) -> list[str]:
+def statements(lake: Lake, engine: Engine) -> list[str]:
     """CREATE VIEW statements for all tables of a lake (an absolute path), in the order in which they are to be executed.
 
     Views name the files that the tables have now: after another run of the pipeline they are made again.
@@ -72,7 +73,7 @@ def statements(lake: Path, engine: Engine) -> list[str]:
         if engine == "spark" and paths:
             schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in table.columns)
             alternatives = ",".join(entry.path.removeprefix(f"{table.path}/") for entry in entries)
-            path = _text(f"{store.address(table.path)}/{{{alternatives}}}")
+            path = _text(re.sub("^s3://", "s3a://", f"{store.address(table.path)}/{{{alternatives}}}"))  # as Hadoop calls it
             found.append(f"{create} {table.name}_files ({schema}) USING parquet OPTIONS (path {path})")
         found.append(f"{create} {table.name} AS {_selection(table, paths, engine)}")
     return found + [f"{create} {name} AS{query}" for name, query in _SHAPED.items()]

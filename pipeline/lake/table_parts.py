@@ -10,11 +10,11 @@ import json
 import secrets
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from klamm.pipeline.lake.delta_log import Entry
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.parquet_files import WRITTEN, told
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.store import Store
@@ -43,7 +43,7 @@ def new_file(table: Table, run: str, batch: str, task: int = 0) -> str:
     return f"{part_path(table, run, batch)}/part-{task:05d}-{secrets.token_hex(6)}.parquet"
 
 
-def put(lake: Path, table: Table, run: str, batch: str, rows: pa.Table) -> Entry:
+def put(lake: Lake, table: Table, run: str, batch: str, rows: pa.Table) -> Entry:
     """Write a file of few rows, also of none, with the metadata of their schema; its entry, which is still to be added to the log."""
     import pyarrow.parquet as pq
 
@@ -53,7 +53,7 @@ def put(lake: Path, table: Table, run: str, batch: str, rows: pa.Table) -> Entry
     return Entry(table.path, run, batch, name, *told(about[0], file.complete()))
 
 
-def write_few(lake: Path, table: Table, rows: DataFrame, batch: str, most: int) -> list[Entry] | None:
+def write_few(lake: Lake, table: Table, rows: DataFrame, batch: str, most: int) -> list[Entry] | None:
     """Write rows of a DataFrame from this process, which is cheaper than a job of Spark; None if they are more than `most`."""
     import pyarrow.compute as pc
 
@@ -64,13 +64,13 @@ def write_few(lake: Path, table: Table, rows: DataFrame, batch: str, most: int) 
     return [put(lake, table, run, batch, here.filter(pc.equal(here.column("run_id"), run))) for run in runs]
 
 
-def write(lake: Path, table: Table, rows: DataFrame, batch: str) -> list[Entry]:
+def write(lake: Lake, table: Table, rows: DataFrame, batch: str) -> list[Entry]:
     """Write rows of a DataFrame from Spark's workers, a file for each partition and run."""
     reports = rows.mapInArrow(partial(_write_rows, lake, table, batch), REPORTED).collect()
     return [Entry(*json.loads(report.entry)) for report in reports]
 
 
-def _write_rows(lake: Path, table: Table, batch: str, some: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_rows(lake: Lake, table: Table, batch: str, some: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     import pyarrow.compute as pc
 

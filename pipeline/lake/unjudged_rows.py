@@ -9,7 +9,6 @@ for those of an older Klamm they are read from silver, one file at a time. Numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.journal.reading import early_ends, retained_to
@@ -17,6 +16,8 @@ from klamm.journal.segments import node_folder
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import empty_files
 from klamm.pipeline.lake.commits import Commits
+from klamm.pipeline.lake.folder import Lake
+from klamm.pipeline.lake.journal_copy import with_journal
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.row_numbers import Span, gaps, merged, spans_by_node
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE
@@ -60,37 +61,39 @@ class Torn(NamedTuple):
         return f"run {self.run}: rows of {self.segment} are lost: {self.why}"
 
 
-def torn_segments(lake: Path, runs: Collection[str]) -> list[Torn]:
+def torn_segments(lake: Lake, runs: Collection[str]) -> list[Torn]:
     """The segments of these runs that lost their last rows, or all rows."""
     ends = [Torn(run, batch, why) for (run, batch), why in Commits(lake).torn.items()]
     return sorted(one for one in ends + empty_segments(lake) if one.run in runs)
 
 
-def empty_segments(lake: Path) -> list[Torn]:
+def empty_segments(lake: Lake) -> list[Torn]:
     """The segments of all runs that lost all their rows."""
+    with_journal(lake, lambda _: False)
     return [
         Torn(path.parent.parent.name.removeprefix("run="), f"{path.parent.name}/{path.name}", "it has no whole batch")
         for path in empty_files(lake)
     ]
 
 
-def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
+def quarantined_rows(lake: Lake, runs: Collection[str]) -> dict[str, int]:
     """Run → number of its frames in quarantine, for runs that have any."""
     counts = delta_log.rows_by_run(lake, QUARANTINE.path)
     return {run: counts[run] for run in sorted(runs) if counts[run] > 0}
 
 
-def missing_rows(lake: Path, runs: Collection[str], numbers_of: Callable[[str], Iterable[pa.Table]] | None = None) -> list[Missing]:
+def missing_rows(lake: Lake, runs: Collection[str], numbers_of: Callable[[str], Iterable[pa.Table]] | None = None) -> list[Missing]:
     """The rows of these runs that silver lacks, by broker. `numbers_of` gives Arrow tables with `node_id`, `process` and `seq` of the rows
     of a run that are there; by default they are those that are committed."""
     found: list[Missing] = []
     commits = Commits(lake) if numbers_of is None else None
+    here = with_journal(lake, lambda _: False)
     for run in sorted(runs):
         present = _committed(commits, run) if commits is not None else None
         if present is None:
             present = numbers_by_node(silver_numbers(lake, run) if numbers_of is None else numbers_of(run))
         for node, spans in sorted(present.items()):
-            folder = node_folder(lake, run, node)
+            folder = node_folder(here, run, node)
             found += [Missing(run, node, first, last) for first, last in gaps(spans, retained_to(folder))]
             for process, reason in early_ends(folder).items():
                 last = max((span.last for span in spans if span.process <= process), default=0)
@@ -130,7 +133,7 @@ def lines(missing: Iterable[Missing], torn: Iterable[Torn]) -> list[str]:
     return [*notes(missing), *(one.line for one in torn)]
 
 
-def silver_numbers(lake: Path, run: str) -> Iterator[pa.Table]:
+def silver_numbers(lake: Lake, run: str) -> Iterator[pa.Table]:
     """Broker, process and `seq` of the rows of a run, one file at a time."""
     for table in (MESSAGES, QUARANTINE, EVENT_TABLE):
         for file in delta_log.files(lake, table.path, {run}):

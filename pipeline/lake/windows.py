@@ -11,12 +11,12 @@ and of all that came before what brokers were told and what the controller did (
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.lake.delta_log import Entry
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
@@ -206,7 +206,7 @@ class Window(NamedTuple):
         return not is_old and (self.end is None or entry.first_ts_ns < self.end.ns)
 
 
-def windows(lake: Path, run: str, last: Closed | None, sizes: WindowSizes = SIZES) -> Iterator[Window]:
+def windows(lake: Lake, run: str, last: Closed | None, sizes: WindowSizes = SIZES) -> Iterator[Window]:
     """The windows of a run that are to be judged one after another, behind what is `last` known; none if the run is not to be cut.
 
     The last one has the rows that do not become final, the others have only such that do.
@@ -239,7 +239,7 @@ def windows(lake: Path, run: str, last: Closed | None, sizes: WindowSizes = SIZE
         closed, origin = after, until_ns
 
 
-def is_valid(lake: Path, run: str, closed: Closed) -> bool:
+def is_valid(lake: Lake, run: str, closed: Closed) -> bool:
     """No row came late: as many rows are before the place as when it was reached. Rows that are gone for good do not count."""
     return rows_before(lake, _parts(lake, run), closed.until.ns) <= closed.rows
 
@@ -248,7 +248,7 @@ Part = tuple[Entry, tuple[int, int]]
 """A file and the first and the last time of its rows."""
 
 
-def _parts(lake: Path, run: str) -> list[Part]:
+def _parts(lake: Lake, run: str) -> list[Part]:
     entries = [entry for table in NUMBERED for entry in delta_log.entries(lake, f"silver/{table}", {run}) if entry.rows]
     return [
         (entry, (entry.first_ts_ns, entry.last_ts_ns))
@@ -257,7 +257,7 @@ def _parts(lake: Path, run: str) -> list[Part]:
     ]
 
 
-def rows_before(lake: Path, parts: Collection[Part], ns: int) -> int:
+def rows_before(lake: Lake, parts: Collection[Part], ns: int) -> int:
     """Number of rows before this time. Only files are read that the time is within."""
     import pyarrow.compute as pc
 
@@ -270,7 +270,7 @@ def rows_before(lake: Path, parts: Collection[Part], ns: int) -> int:
     return count
 
 
-def _cuts(lake: Path, parts: Collection[Part], since: Cut, times_ns: Sequence[int]) -> list[Cut]:
+def _cuts(lake: Lake, parts: Collection[Part], since: Cut, times_ns: Sequence[int]) -> list[Cut]:
     """Journal positions at these times; all are later than `since`."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -287,5 +287,5 @@ def _cuts(lake: Path, parts: Collection[Part], since: Cut, times_ns: Sequence[in
     return [Cut(ns, seqs) for ns, seqs in zip(times_ns, found, strict=True)]
 
 
-def _columns(lake: Path, entry: Entry, names: list[str]) -> pa.Table:
+def _columns(lake: Lake, entry: Entry, names: list[str]) -> pa.Table:
     return opened(Store(lake).address(entry.path)).read(names)

@@ -6,7 +6,6 @@ The journals themselves are read, so it does not matter whether the pipeline has
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
-from klamm.pipeline.lake.folder import PipelineFailed, existing
+from klamm.pipeline.lake.folder import Lake, PipelineFailed, existing
 from klamm.pipeline.lake.journals import frames, journals
 from klamm.pipeline.quick import loading
 from klamm.pipeline.quick.judge import judge
@@ -26,7 +25,7 @@ LIMIT = 3_000_000
 
 
 def check_quickly(
-    lake: Path, *, runs: Sequence[str] = (), chosen: Sequence[str] = (), limit: int | None = LIMIT, memory: str = "2g"
+    lake: Lake, *, runs: Sequence[str] = (), chosen: Sequence[str] = (), limit: int | None = LIMIT, memory: str = "2g"
 ) -> Checked:
     """The verdicts of all rules, or the chosen ones, on all runs of the journals of a lake, or these.
 
@@ -51,7 +50,7 @@ def check_quickly(
     return checked
 
 
-def _keep_to(limit: int | None, found: Sequence[Segment], lake: Path) -> None:
+def _keep_to(limit: int | None, found: Sequence[Segment], lake: Lake) -> None:
     """Raise PipelineFailed if the segments have more frames than the limit."""
     if limit is None:
         return

@@ -6,13 +6,12 @@ import gc
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from klamm.journal.segments import Segment
-from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, empty_segments, missing_rows
 from klamm.pipeline.quick import tables
 from klamm.pipeline.quick.tables import Loaded
@@ -46,7 +45,7 @@ def _one_line(advice: str) -> Iterator[None]:
 
 
 def lost_rows(
-    lake: Path, runs: Sequence[str], database: duckdb.DuckDBPyConnection, loaded: Loaded
+    lake: Lake, runs: Sequence[str], database: duckdb.DuckDBPyConnection, loaded: Loaded
 ) -> tuple[list[Missing], list[Torn]]:
     """The rows that the journals of these runs lack, and the segments whose ends are lost."""
     missing = missing_rows(lake, runs, lambda run: _numbers(database, run))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -16,6 +15,7 @@ from klamm.journal.segments import Segment
 from klamm.pipeline.gold import QUERIES
 from klamm.pipeline.lake import unjudged_rows
 from klamm.pipeline.lake.column_types import arrow_schema
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.tables import BRONZE, EVENT_TABLE, HEADERS, SILVER, Table
 from klamm.pipeline.quick import gold, loading
 from klamm.pipeline.quick.judge import TableContents, judge
@@ -94,7 +94,7 @@ def _place(table: Table) -> str:
 
 
 @contextmanager
-def run_tables(lake: Path, found: Sequence[Segment], run: str, memory: str) -> Iterator[tuple[QuickTables, list[str]]]:
+def run_tables(lake: Lake, found: Sequence[Segment], run: str, memory: str) -> Iterator[tuple[QuickTables, list[str]]]:
     """The tables of a run, judged by all rules, from its segments; and lines about the rows that its journals lack.
 
     Raises PipelineFailed where memory or disk are too small.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.damage import refuse_missing
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
@@ -394,7 +394,7 @@ def _rules(tables: RunTables) -> list[RuleResult]:
     ]
 
 
-def _simulation(lake: Path) -> Simulation | None:
+def _simulation(lake: Lake) -> Simulation | None:
     names = [entry.run for entry in delta_log.entries(lake, SIM_SUMMARY.path)]
     if not names:
         return None

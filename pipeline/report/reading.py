@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import parquet_files as plain
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.tables import BRONZE, Table
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
@@ -74,7 +74,7 @@ class RunTables(Protocol):
 class StoredTables:
     """The tables of one run in the files of a lake, read as plain Parquet."""
 
-    def __init__(self, lake: Path, run: str) -> None:
+    def __init__(self, lake: Lake, run: str) -> None:
         self._lake = lake
         self._run = run
 

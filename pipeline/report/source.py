@@ -16,7 +16,7 @@ from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
-from klamm.pipeline.lake.folder import PipelineFailed, refuse_manifests
+from klamm.pipeline.lake.folder import Lake, PipelineFailed, refuse_manifests
 from klamm.pipeline.lake.journals import Journals, frames, has_frames, journals
 from klamm.pipeline.lake.layout import is_current
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
@@ -39,7 +39,7 @@ class NothingToReport(PipelineFailed):
 class ReportSource(NamedTuple):
     """What a report is made from."""
 
-    lake: Path
+    lake: Lake
     tables: RunTables
     runs: list[str]
     """All runs of the lake, the latest last."""
@@ -50,17 +50,18 @@ class ReportSource(NamedTuple):
 
 
 @contextmanager
-def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[ReportSource]:
+def source(lake: Lake, run: str | None = None, limit: int = LIMIT) -> Iterator[ReportSource]:
     """The tables of a run, of the latest one where none is named. `limit` is the greatest number of frames of which tables are made here.
 
     Raises NothingToReport, and PipelineFailed if a table of the lake is damaged.
     """
-    if not lake.is_dir():
-        raise NothingToReport(f"{lake} is not a folder")
-    lake = lake.resolve()
-    refuse_manifests(lake)
+    if isinstance(lake, Path):
+        if not lake.is_dir():
+            raise NothingToReport(f"{lake} is not a folder")
+        lake = lake.resolve()
+        refuse_manifests(lake)
     stored = list(dict.fromkeys(entry.run for entry in delta_log.entries(lake, FRAMES.path) if entry.rows > 0))
-    written = journals(lake)
+    written = journals(lake, Commits(lake))
     journaled = [name for name in written.runs if has_frames(written.of([name]))]
     runs = [*(name for name in stored if name not in journaled), *journaled]
     if not runs:
@@ -90,7 +91,7 @@ def source(lake: Path, run: str | None = None, limit: int = LIMIT) -> Iterator[R
             yield ReportSource(lake, made, runs, "from the journal, by DuckDB", [*written.notes, *lost])
 
 
-def _no_frames(lake: Path, written: Journals) -> str:
+def _no_frames(lake: Lake, written: Journals) -> str:
     """Why there is nothing to report."""
     if written.segments or empty_segments(lake):
         return f"no journal of {lake} has a whole frame"
@@ -99,13 +100,13 @@ def _no_frames(lake: Path, written: Journals) -> str:
     return f"{lake} has no frames: brokers journal them with `klamm serve --journal {lake}`"
 
 
-def _late(lake: Path, found: Sequence[Segment]) -> list[Segment]:
+def _late(lake: Lake, found: Sequence[Segment]) -> list[Segment]:
     """The segments whose rows are not in the tables."""
     commits = Commits(lake)
     return [segment for segment in found if (segment.run, batch_name(segment)) not in commits]
 
 
-def _makes_more(lake: Path, run: str, found: Sequence[Segment], late: Sequence[Segment]) -> bool:
+def _makes_more(lake: Lake, run: str, found: Sequence[Segment], late: Sequence[Segment]) -> bool:
     """Whether tables of these segments have all of a run, and those of the lake have not, or were made by another Klamm."""
     names = {batch_name(segment) for segment in found}
     if not names.issuperset(entry.batch for entry in delta_log.entries(lake, FRAMES.path, [run]) if entry.rows):

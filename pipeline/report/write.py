@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import NamedTuple
 
 from klamm.machine.cache_folder import cache_folder, keep
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.report import evidence, facts, page
 from klamm.pipeline.report.source import ReportSource, source
 
@@ -21,7 +21,7 @@ class Report(NamedTuple):
     notes: list[str]
 
 
-def report(lake: Path, run: str | None = None) -> Report:
+def report(lake: Lake, run: str | None = None) -> Report:
     """The page about a run of the lake, of the latest where none is named.
 
     Raises NothingToReport, and PipelineFailed if a table is damaged.

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
-from klamm.pipeline.lake.folder import PipelineFailed, existing, spark_failures, written
+from klamm.pipeline.lake.folder import Lake, PipelineFailed, existing, spark_failures, written
 from klamm.pipeline.lake.layout import refuse_older
 from klamm.pipeline.lake.tables import GOLD, RULE_STATS, SILVER, VERDICTS
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, lines, missing_rows, quarantined_rows, torn_segments
@@ -106,12 +105,12 @@ class Checked:
         self.lines = evidence_lines(named, rows_of)
 
 
-def judged_runs(lake: Path) -> list[str]:
+def judged_runs(lake: Lake) -> list[str]:
     """All runs in silver."""
     return sorted({entry.run for table in SILVER for entry in delta_log.entries(lake, table.path)})
 
 
-def check(lake: Path, open_session: Callable[[], SparkSession], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:
+def check(lake: Lake, open_session: Callable[[], SparkSession], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:
     """The verdicts of all rules, or the chosen ones, on all runs of a lake, or these. Raises PipelineFailed for an unknown run or rule.
 
     A session is opened only if a run has to be judged: if it has new rows, or if it was judged by other code than this Klamm's.
@@ -123,7 +122,7 @@ def check(lake: Path, open_session: Callable[[], SparkSession], *, runs: Sequenc
         return _check(lake, open_session, runs, chosen)
 
 
-def _check(lake: Path, open_session: Callable[[], SparkSession], runs: Sequence[str], chosen: Sequence[str]) -> Checked:
+def _check(lake: Lake, open_session: Callable[[], SparkSession], runs: Sequence[str], chosen: Sequence[str]) -> Checked:
     present = judged_runs(lake)
     if not present:
         raise PipelineFailed(f"{lake} has no tables yet: klamm pipeline run {lake}")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache, cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.spark_views import rows_seen, seen_parts
 from klamm.pipeline.lake.store import Store
@@ -29,7 +29,7 @@ PARTITION_ROWS = 1_000_000
 class Contents:
     """Of the tables of silver, in some runs, or in what rules see with a window of a run."""
 
-    def __init__(self, lake: Path, runs: Collection[str], empty: Collection[str], window: Window | None = None) -> None:
+    def __init__(self, lake: Lake, runs: Collection[str], empty: Collection[str], window: Window | None = None) -> None:
         self._lake = lake
         self._runs = runs
         self._window = window

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from klamm.journal.columns import Direction
@@ -13,6 +12,7 @@ from klamm.journal.segments import TABLES
 from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import parquet_files as plain
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.rules.runner import Verdict
 from klamm.protocol.apis import APIS
 
@@ -46,7 +46,7 @@ def evidence_lines(verdicts: Sequence[Verdict], rows_of: RowsOf) -> dict[Place, 
     return {(row["run_id"], row["node_id"], row["seq"]): line(row) for table, line in kinds for row in rows_of(table, wanted)}
 
 
-def bronze_rows(lake: Path) -> RowsOf:
+def bronze_rows(lake: Lake) -> RowsOf:
     """The rows of the tables of bronze."""
 
     def rows_of(table: str, wanted: Wanted) -> Iterator[Mapping[str, Any]]:

@@ -13,10 +13,10 @@ import functools
 import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.lake import spark_views
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.windows import FINAL, Window, filled, windows
 from klamm.pipeline.rules.contents import SEEN_INPUTS, Contents, Seen, lacking, seen_of
 from klamm.pipeline.rules.judgement_plan import in_order, needed, prepare
@@ -138,7 +138,7 @@ def _module(family: str) -> Any:
 
 def judge_lake(
     spark: SparkSession,
-    lake: Path,
+    lake: Lake,
     runs: Sequence[str],
     chosen: Iterable[Rule] | None = None,
     readers: Sequence[Reader] = (),
@@ -159,7 +159,7 @@ def judge_lake(
         return judge(spark, names, judging, contents, readers, window, begin)
 
 
-def judge_runs(spark: SparkSession, lake: Path, runs: Sequence[str], chosen: Iterable[Rule]) -> Judgement:
+def judge_runs(spark: SparkSession, lake: Lake, runs: Sequence[str], chosen: Iterable[Rule]) -> Judgement:
     """Judge these runs of a lake by the chosen rules; a run that goes on for long is judged one window after another."""
     judging, judged, whole = list(chosen), [], []
     for run in runs:

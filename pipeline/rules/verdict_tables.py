@@ -16,16 +16,15 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake.column_types import arrow_schema
 from klamm.pipeline.lake.delta_log import Entry
+from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
@@ -51,7 +50,7 @@ class Final(NamedTuple):
     closed: Closed
 
 
-def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str], *, with_gold: bool) -> list[Entry]:
+def write_judgement(lake: Lake, judgement: Judgement, runs: Sequence[str], *, with_gold: bool) -> list[Entry]:
     """Write gold/verdicts and gold/rule_stats of the runs in place of what was there; their entries in the log. A few rows of each run, so
     the driver writes them. `with_gold`: the other tables of gold have been made of the same rows."""
     entries, stamps, rows = [], _stamps(lake, runs), _silver(lake, runs) if with_gold else _gold_made_of(lake, runs)
@@ -62,7 +61,7 @@ def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str], *, wi
     return entries
 
 
-def write_window(lake: Path, judgement: Judgement, window: Window) -> None:
+def write_window(lake: Lake, judgement: Judgement, window: Window) -> None:
     """The same of the parts of one window of a run, whose gold has been made."""
     entries: list[Entry] = []
     for part in window.parts:
@@ -73,7 +72,7 @@ def write_window(lake: Path, judgement: Judgement, window: Window) -> None:
     delta_log.append(lake, TABLES, entries)
 
 
-def last_closed(lake: Path, run: str) -> Closed | None:
+def last_closed(lake: Lake, run: str) -> Closed | None:
     """Up to where verdicts on a run are final; None if no part is, or none that this code judged and that no row came too late for."""
     code = code_digest()
     for final in reversed(_finals(lake, run)):
@@ -82,7 +81,7 @@ def last_closed(lake: Path, run: str) -> Closed | None:
     return None
 
 
-def drop_parts(lake: Path, tables: Iterable[Table], runs: Collection[str], behind: Closed | None) -> None:
+def drop_parts(lake: Lake, tables: Iterable[Table], runs: Collection[str], behind: Closed | None) -> None:
     """Remove the final parts of these tables of gold behind a place, or all."""
     for table in tables:
         gone = [
@@ -94,19 +93,19 @@ def drop_parts(lake: Path, tables: Iterable[Table], runs: Collection[str], behin
             delta_log.drop(lake, table.path, gone)
 
 
-def old_gold(lake: Path, runs: Collection[str] | None = None) -> list[str]:
+def old_gold(lake: Lake, runs: Collection[str] | None = None) -> list[str]:
     """The runs, of all in silver or of these, whose gold was not made of the rows that silver has now: it lacks some, or is missing."""
     silver = _silver(lake, runs)
     made_of = _gold_made_of(lake, silver)
     return sorted(run for run, rows in silver.items() if made_of.get(run) != rows)
 
 
-def old_gold_notes(lake: Path, runs: Collection[str] | None = None) -> list[str]:
+def old_gold_notes(lake: Lake, runs: Collection[str] | None = None) -> list[str]:
     """A line for each of these runs, or of all, whose gold is old."""
     return [f"run {run}: gold is older than silver, it is made again by klamm pipeline run {lake}" for run in old_gold(lake, runs)]
 
 
-def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
+def read_judgement(lake: Lake, runs: Sequence[str]) -> Judgement | None:
     """The stored verdicts on these runs, if they are still valid: no rows were added, and Klamm's code is the same."""
     code, stamps = code_digest(), _stamps(lake, runs)
     found = []
@@ -129,7 +128,7 @@ def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
     return together(found)
 
 
-def _finals(lake: Path, run: str) -> list[Final]:
+def _finals(lake: Lake, run: str) -> list[Final]:
     """The final parts of a run, in order."""
     found = []
     for entry in delta_log.entries(lake, RULE_STATS.path, {run}):
@@ -154,13 +153,13 @@ def _says(part: pa.Table, key: bytes) -> str:
     return (part.schema.metadata or {}).get(key, b"").decode()
 
 
-def _stamps(lake: Path, runs: Sequence[str]) -> dict[str, str]:
+def _stamps(lake: Lake, runs: Sequence[str]) -> dict[str, str]:
     """Of each run: the rows that the rules see and the code that judges them, as one short text."""
     code, silver = code_digest(), _silver(lake, runs)
     return {run: _digest(f"{code} {silver.get(run)}") for run in runs}
 
 
-def _silver(lake: Path, runs: Collection[str] | None) -> dict[str, str]:
+def _silver(lake: Lake, runs: Collection[str] | None) -> dict[str, str]:
     """Of each run in silver: how many rows its tables have and of which time, as one short text. Merging parts does not change it."""
     found: dict[str, list[tuple[str, int, int | None, int | None]]] = {}
     for table in SILVER:
@@ -176,13 +175,13 @@ def _silver(lake: Path, runs: Collection[str] | None) -> dict[str, str]:
     return {run: _digest(str(tables)) for run, tables in found.items()}
 
 
-def _gold_made_of(lake: Path, runs: Collection[str]) -> dict[str, str]:
+def _gold_made_of(lake: Lake, runs: Collection[str]) -> dict[str, str]:
     """Of each run with gold: the rows of silver that it was made of, as `_silver` has them."""
     found = {}
     for entry in delta_log.entries(lake, RULE_STATS.path, runs):
         if entry.batch == BATCH:
             with suppress(OSError, ValueError, pa.ArrowException):
-                about = pq.read_schema(Store(lake).address(entry.path)).metadata or {}
+                about = opened(Store(lake).address(entry.path)).schema_arrow.metadata or {}
                 found[entry.run] = about.get(MADE_OF, b"").decode()
     return found
 
@@ -191,7 +190,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _write(lake: Path, run: str, batch: str, judgement: Judgement, since_ns: int | None, about: dict[bytes, str]) -> list[Entry]:
+def _write(lake: Lake, run: str, batch: str, judgement: Judgement, since_ns: int | None, about: dict[bytes, str]) -> list[Entry]:
     """Write a part of both tables; what is said `about` it is the metadata of its files."""
     entries = []
     for table, rows in judgement_rows(judgement, since_ns).items():
@@ -208,7 +207,7 @@ def judgement_rows(judgement: Judgement, since_ns: int | None = None) -> dict[Ta
     return {table: pa.Table.from_pylist(records, schema=arrow_schema(table.columns)) for table, records in rows}
 
 
-def _read(lake: Path, entry: Entry) -> pa.Table | None:
+def _read(lake: Lake, entry: Entry) -> pa.Table | None:
     """The rows of a part with what its file says about it; None if it cannot be read."""
     try:
         return opened(Store(lake).address(entry.path)).read()
