@@ -36,6 +36,8 @@ from klamm.pipeline.lake.bronze import (
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import Lake, spark_failures, written
+from klamm.pipeline.lake.layout import is_older as is_older_layout
+from klamm.pipeline.lake.older_lake import take_over
 from klamm.pipeline.lake.store import local_folder
 from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.retention import finish
@@ -46,6 +48,8 @@ from klamm.pipeline.upkeep import upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+REBUILT = "another version of Klamm made silver of {}: silver and gold are made again from bronze"
 
 UPKEEP_S = 600.0
 """Seconds between two times when commits are folded, old rows removed and small parts merged, while a lake is watched."""
@@ -88,16 +92,20 @@ def run(
     Raises PipelineFailed, also if rows got lost.
     """
     session = cache(session)
-    with written(folder) as lake, spark_failures(), damage_named(lake), cluster_failures():
+    with written(folder, may_be_older=True) as lake, spark_failures(), damage_named(lake), cluster_failures():
+        taken_over = take_over(lake) if isinstance(lake, Path) else []
         finish(lake)
         late = ask_to_seal(local_folder(lake))
         seal_leftovers(local_folder(lake))
+        is_older = is_older_layout(lake) and not taken_over
         is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)
         stream.remove_remains(lake)
         refuse_missing(lake, [table.path for table in SILVER])
         found, copies = own_segments(pending(lake, commits))
-        notes = [*copies, *(f"{path.relative_to(local_folder(lake))}: not sealed in time" for path in late), *_left_out(lake)]
+        rebuilt = [REBUILT.format(lake)] if is_older else []
+        unsealed = [f"{path.relative_to(local_folder(lake))}: not sealed in time" for path in late]
+        notes = [*taken_over, *rebuilt, *copies, *unsealed, *_left_out(lake)]
         if not found and not commits.journals:
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
             return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
@@ -131,7 +139,9 @@ def watch(
 
     Raises PipelineFailed.
     """
-    with written(folder) as lake, spark_failures(), damage_named(lake), cluster_failures():
+    with written(folder, may_be_older=True) as lake, spark_failures(), damage_named(lake), cluster_failures():
+        if isinstance(lake, Path):
+            take_over(lake)
         finish(lake)
         seal_leftovers(local_folder(lake))
         stream.prepare(lake)

@@ -203,7 +203,10 @@ def _open(lake: Lake, table: str) -> DeltaTable:
 
     where = f"{Store(lake)}/{table}"
     try:
-        return DeltaTable(where, storage_options=Store(lake).options)
+        present = DeltaTable(where, storage_options=Store(lake).options)
+        if present.protocol().min_reader_version > 1:
+            raise PipelineFailed(f"{where} was changed by another program, and others may only read the tables of a lake")
+        return present
     except (OSError, DeltaError) as problem:
         raise PipelineFailed(f"{where}/{LOG} cannot be read ({why(problem)[:120]})") from problem
 

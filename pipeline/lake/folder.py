@@ -13,6 +13,7 @@ Lake = Path | str
 """A lake's address: a folder, or a URL such as `s3://bucket/lake`."""
 
 CHECKPOINTS = "_checkpoints"
+MANIFEST = "_manifest.jsonl"
 LAYERS = ("bronze", "silver", "gold")
 
 SPARKS_OWN = ("py4j", "pyspark", "grpc")
@@ -23,10 +24,14 @@ class PipelineFailed(Exception):
     """A failure that the user can correct, or numbers that do not add up; the text is one line."""
 
 
-def existing(lake: Lake) -> Lake:
-    """The lake's absolute path, or its URL. Raises PipelineFailed if there is no such folder, or if it is not a lake."""
+def existing(lake: Lake, *, may_be_older: bool = False) -> Lake:
+    """The lake's absolute path, or its URL. Raises PipelineFailed if there is no such folder, or if it is not a lake of this Klamm."""
+    from klamm.pipeline.lake.layout import refuse_newer
+
     if isinstance(lake, str):
-        return _existing_objects(lake)
+        _refuse_empty(lake)
+        refuse_newer(lake)
+        return lake
     if lake.exists() and not lake.is_dir():
         raise PipelineFailed(f"{lake}: not a folder")
     if not lake.is_dir():
@@ -34,31 +39,34 @@ def existing(lake: Lake) -> Lake:
     path = lake.resolve()
     if not any((path / name).is_dir() for name in ("journal", *LAYERS)):
         raise PipelineFailed(f"{lake}: not a lake, because it has no folder `journal`")
-    refuse_manifests(path)
+    if not may_be_older:
+        refuse_manifests(path)
+    refuse_newer(path)
     return path
 
 
-def _existing_objects(lake: str) -> str:
+def _refuse_empty(lake: str) -> None:
     from klamm.pipeline.lake.store import Store, local_folder
 
     if not (local_folder(lake) / "journal").exists() and not {"journal", *LAYERS}.intersection(Store(lake).folders("")):
         raise PipelineFailed(f"{lake}: not a lake, because nothing is below journal/ there; --journal FOLDER names one of this machine")
-    return lake
+
+
+def has_manifests(lake: Path) -> bool:
+    """Whether an older Klamm made the tables: they have manifests in place of a log."""
+    return any(True for layer in LAYERS for _ in (lake / layer).glob(f"*/{MANIFEST}"))
 
 
 def refuse_manifests(lake: Path) -> None:
-    """Raise PipelineFailed if an older Klamm made the tables: they have manifests in place of a log."""
-    if any(True for layer in LAYERS for _ in (lake / layer).glob("*/_manifest.jsonl")):
-        raise PipelineFailed(
-            f"{lake}: an older Klamm made its tables; remove bronze, silver, gold and _checkpoints there, and `klamm pipeline run` makes "
-            "them again from the journal"
-        )
+    """Raise PipelineFailed if an older Klamm made the tables."""
+    if has_manifests(lake):
+        raise PipelineFailed(f"{lake}: an older Klamm made its tables; `klamm pipeline run {lake}` takes them over")
 
 
 @contextmanager
-def written(lake: Lake) -> Iterator[Lake]:
+def written(lake: Lake, *, may_be_older: bool = False) -> Iterator[Lake]:
     """The absolute path of a lake, or its URL, in which no other process writes tables meanwhile. Raises PipelineFailed."""
-    path = existing(lake)
+    path = existing(lake, may_be_older=may_be_older)
     if isinstance(path, str):
         from klamm.pipeline.lake.lease import held
 

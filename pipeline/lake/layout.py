@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.store import Store
@@ -19,6 +20,11 @@ def is_current(lake: Lake) -> bool:
     return Store(lake).read(PLACE) == _own()
 
 
+def is_older(lake: Lake) -> bool:
+    """Another Klamm made silver."""
+    return Store(lake).read(PLACE) not in (None, _own())
+
+
 def keep(lake: Lake) -> None:
     """Write down that silver is made by this Klamm."""
     Store(lake).put(PLACE, _own())
@@ -26,8 +32,17 @@ def keep(lake: Lake) -> None:
 
 def refuse_older(lake: Lake) -> None:
     """Raise PipelineFailed if silver has the columns of another Klamm, which lack what rules read."""
-    if Store(lake).read(PLACE) not in (None, _own()):
+    if is_older(lake):
         raise PipelineFailed(f"another version of Klamm made the tables of {lake}: klamm pipeline run {lake}")
+
+
+def refuse_newer(lake: Lake) -> None:
+    """Raise PipelineFailed if a newer Klamm made the tables."""
+    content, layout = Store(lake).read(PLACE), None
+    with suppress(ValueError, AttributeError):
+        layout = None if content is None else json.loads(content).get("layout")
+    if isinstance(layout, int) and layout > LAYOUT:
+        raise PipelineFailed(f"a newer Klamm made the tables of {lake}: they have layout {layout}, and this Klamm knows {LAYOUT}")
 
 
 def _own() -> bytes:

@@ -401,6 +401,8 @@ _REASONS = {
     "SignatureDoesNotMatch": "the secret key is wrong: look at AWS_SECRET_ACCESS_KEY",
     "ExpiredToken": "the credentials have expired",
     "InvalidToken": "the session token is wrong: look at AWS_SESSION_TOKEN",
+    "SlowDown": "the store is too busy",
+    "ServiceUnavailable": "the store is too busy",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
 }
 """Code of S3 → what it means."""
@@ -416,7 +418,10 @@ def why(problem: Exception) -> str:
     what = re.search(r"Error performing ([A-Z]+)", text)
     if code is not None:
         return f"{_REASONS.get(code, 'the store refuses')} ({code}{'' if what is None else f' for {what[1]}'})"
-    shown = re.sub(r"\?[^ ]*", "", re.sub(r"https?://(\S+@)?", "", text))
+    shown = re.sub(r"\?[^ ]*", "", re.sub(r"https?://(\S+@)?|\x1b\[[0-9;]*m", "", text))
+    asked = re.search(r"after ([0-9]+) retries.*?error sending request", shown)
+    if asked is not None:
+        return f"the store does not answer; it was asked {1 + int(asked[1])} times"
     return shown if len(shown) <= 300 else f"{shown[:300]}…"
 
 
