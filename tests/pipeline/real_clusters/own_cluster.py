@@ -1,14 +1,15 @@
 """A cluster of Klamm that lives through what the rules judge, with its journal on.
 
 Creations, elections clean and unclean, shrinks, growths, reassignments with and without throttle, deaths of brokers, moves of the
-controller, deletions, configs, the blacklist, requests that nobody offers, consumers in groups, transactions. Each step waits for its
-effect. What the brokers decided and sent is in the lake afterwards.
+controller, deletions, configs, the blacklist, requests that nobody offers, consumers in groups, transactions, sequence numbers, a broker
+with SASL. Each step waits for its effect. What the brokers decided and sent is in the lake afterwards. Some clients come through a proxy,
+which has a lake of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -21,12 +22,14 @@ from klamm.protocol.errors import ErrorCode
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
+from klamm.testing.proxies.library import Proxy
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client, ConnectionClosed
 from klamm.tests.harness.waits import eventually
 from klamm.tests.pipeline.real_clusters.group_session import live_in_groups
+from klamm.tests.pipeline.real_clusters.sequence_session import live_authenticated, live_with_sequences
 from klamm.tests.pipeline.real_clusters.transaction_session import live_with_transactions
-from klamm.tests.server.brokers import request
+from klamm.tests.server.brokers import node, request
 
 CONFIG = {
     "auto.leader.rebalance.enable": "true",
@@ -41,11 +44,12 @@ CONFIG = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 MOVED_S = 60.0
+USER, PASSWORD = "eve", "secret"
 _HEADER = Struct(">hhih4s")
 _CODE = Struct(">h")
 
 
-async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
+async def live_through_much(zookeeper: str, lake: Path, run: str, proxy_lake: Path) -> None:
     """The whole story. The journals are sealed when it returns."""
     config = {**CONFIG, "klamm.journal.dir": str(lake), "klamm.journal.run": run}
     cluster = LocalCluster(4, zookeeper=zookeeper, config=config, topics=[SeedTopic("t", 4, 3)])
@@ -54,8 +58,11 @@ async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
         story = OwnStory(cluster)
         await story.topics()
         await story.strangers()
-        await story.groups()
-        await story.transactions()
+        async with Proxy(story.bootstrap, journal=proxy_lake, run=run) as proxy:
+            story.bootstrap = proxy.bootstrap_servers
+            await story.groups()
+            await story.transactions()
+            await story.sequences()
         await story.deaths()
         await story.unclean()
         await story.moves()
@@ -63,6 +70,7 @@ async def live_through_much(zookeeper: str, lake: Path, run: str) -> None:
         await cluster.move_controller()
         await story.metadata()
         await story.deletion()
+        await story.authenticated(zookeeper, config)  # last: no replica may be placed on its broker, which leaves
     finally:
         await cluster.stop()
 
@@ -72,14 +80,12 @@ class OwnStory:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
+        self.bootstrap = ",".join(f"{broker.advertised[0].host}:{broker.advertised[0].port}" for broker in cluster.brokers)
+        """Where clients in groups and with transactions begin."""
 
     @property
     def controller(self) -> BrokerServer:
         return next(broker for broker in self.cluster.brokers if broker.id == self.cluster.controller_id)
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(f"{broker.advertised[0].host}:{broker.advertised[0].port}" for broker in self.cluster.brokers)
 
     async def ask(self, key: int, version: int, message: Any) -> Any:
         """A request to the controller, which may just be moving."""
@@ -114,7 +120,8 @@ class OwnStory:
         await self.metadata()
 
     async def strangers(self) -> None:
-        """Clients that speak a future version, an unknown API, and ask a broker that is not the controller."""
+        """Clients that speak a future version, an unknown API, a protocol of groups that is not on, and ask a broker that is not the
+        controller."""
         other = next(broker for broker in self.cluster.brokers if broker.id != self.cluster.controller_id)
         client = Client(other.advertised[0].host, other.advertised[0].port)
         response = await client.frame(_HEADER.pack(ApiKey.API_VERSIONS, 99, 1, 4, b"test") + bytes(1))
@@ -127,6 +134,26 @@ class OwnStory:
             assert [row.error_code for row in refused.topics] == [ErrorCode.NOT_CONTROLLER]
             await request(other, ApiKey.METADATA, 12, requests.metadata(None))
         await request(other, ApiKey.ELECT_LEADERS, 2, requests.elect_leaders(None))
+        beat = messages.ConsumerGroupHeartbeatRequest(group_id="new", member_epoch=0, subscribed_topic_names=["t"], topic_partitions=[])
+        refused = await request(other, ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, beat)
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+    async def authenticated(self, zookeeper: str, config: Mapping[str, str]) -> None:
+        """A broker with a listener for SASL joins, serves a client that authenticates, and leaves."""
+        jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required "user_{USER}"="{PASSWORD}";'
+        settings = {name.replace(".", "_"): value for name, value in config.items()} | {
+            "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
+            "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+            "sasl_enabled_mechanisms": "PLAIN", "listener_name_sasl_plain_sasl_jaas_config": jaas,
+        }
+        broker = node(zookeeper, 5, **settings)
+        await broker.start()
+        try:
+            await eventually(lambda: 5 in broker.metadata.brokers, "broker 5 knows itself")
+            port = next(listener.port for listener in broker.listeners if listener.name == "SASL")
+            await live_authenticated("127.0.0.1", port, USER, PASSWORD)
+        finally:
+            await broker.close()
 
     async def groups(self) -> None:
         """Consumers live in groups; somebody who is not a member sends heartbeats."""
@@ -143,6 +170,16 @@ class OwnStory:
         made = await self.ask(ApiKey.CREATE_TOPICS, 7, requests.create_topic("accounts", [[brokers[p % len(brokers)]] for p in range(4)]))
         assert [row.error_code for row in made.topics] == [0]
         await asyncio.to_thread(live_with_transactions, self.bootstrap, "accounts", 4)
+
+    async def sequences(self) -> None:
+        """A producer with sequence numbers, at the leader of a topic of its own."""
+        made = await self.ask(ApiKey.CREATE_TOPICS, 7, requests.create_topic("numbers", [[1, 2]]))
+        assert [row.error_code for row in made.topics] == [0]
+        await self.leads(1, "numbers", {1, 2})
+        host, port = self.bootstrap.split(",")[0].rsplit(":", 1)
+        known = await Client(host, int(port)).ask(requests.metadata(["numbers"]), 12)
+        leader = next(broker for broker in known.brokers if broker.node_id == known.topics[0].partitions[0].leader_id)
+        await live_with_sequences(leader.host, leader.port, "numbers")
 
     async def metadata(self) -> None:
         """Metadata in old and new versions from every broker."""
