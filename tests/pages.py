@@ -451,7 +451,7 @@ def _injected() -> list[str]:
     from klamm.pipeline.rules.runner import rules
     from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
     from klamm.tests.pipeline.injected.injections import INJECTIONS
-    from klamm.tests.pipeline.injected.other_rules import NO_COUNTERPART, NOT_FOUND
+    from klamm.tests.pipeline.injected.other_rules import NO_COUNTERPART, NOT_FOUND, NOT_INJECTED
 
     violations = [one for one in INJECTIONS if not one.is_allowed]
     edges = [one for one in violations if one.is_edge]
@@ -465,8 +465,7 @@ def _injected() -> list[str]:
         f"that are just allowed. All runs are judged at once. Found: {len(violations)}. Missed: 0. Falsely accused: 0, with",
         "DuckDB; Spark says the same at the edge of every third rule. `python -m klamm.tests.pipeline.injected.injections` prints the",
         "table. What an injection violates besides its own rule is in `other_rules.py`. SASL, throttled answers, error storms and stubborn",
-        "clients are in no such cluster, so these frames are added. Into the rules that frames of clients suffice for nothing is injected:",
-        "their fixtures in `tests/pipeline/rules/frames` are whole exchanges of a client.",
+        "clients are in no such cluster, so these frames are added.",
         "",
         "| rule | violations | at the edge | just allowed |",
         "|---|---|---|---|",
@@ -476,7 +475,8 @@ def _injected() -> list[str]:
         if any(counts):
             lines.append(f"| {rule} | {' | '.join(map(str, counts))} |")
     for title, reasons in (
-        ("Rules without a change that is just allowed:", NO_COUNTERPART), ("Violations that were tried and are not found:", NOT_FOUND),
+        ("Rules into which nothing is injected:", NOT_INJECTED), ("Rules without a change that is just allowed:", NO_COUNTERPART),
+        ("Violations that were tried and are not found:", NOT_FOUND),
     ):
         lines += ["", title, "", *(textwrap.fill(f"* {rule}: {text}.", 120, subsequent_indent="  ") for rule, text in reasons.items())]
     return lines

@@ -105,6 +105,11 @@ def _collected(node: exp.Expr) -> exp.Expr:
     return exp.func("coalesce", node.copy(), exp.Array(expressions=[]))
 
 
+def _count_if(node: exp.Expr) -> exp.Expr:
+    """Over rows where the condition is null, or no rows, Spark counts 0, and DuckDB's `count_if` is null."""
+    return exp.Count(this=exp.If(this=node.this, true=exp.Literal.number(1)))
+
+
 def _max_by(name: str) -> Callable[[exp.Expr], exp.Expr]:
     """DuckDB's plain functions leave out rows where the first argument is null."""
     return lambda node: _call(name, node.this, node.expression)
@@ -148,6 +153,7 @@ _REPLACEMENTS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr | None]] = {
     exp.ArraysZip: lambda node: _call("list_zip", *node.expressions),
     exp.Bracket: _place,
     exp.Concat: _concat,
+    exp.CountIf: _count_if,
     exp.Exists: _exists,
     exp.Flatten: _macro("spark_flatten", "this"),
     exp.Format: _format,

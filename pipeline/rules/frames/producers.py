@@ -46,7 +46,7 @@ ORDERED_BATCHES = View(
     ("sequenced",),
     f"""
 SELECT *, row_number() OVER w AS nth, max(struct(first + records AS next, seq)) OVER before AS furthest,
-    coalesce(count_if(error = 0) OVER before, 0) AS taken, coalesce(count_if(error <> 0) OVER before, 0) AS refused
+    count_if(error = 0) OVER before AS taken, count_if(error <> 0) OVER before AS refused
 FROM sequenced WHERE is_at_one AND first >= 0 AND records > 0
 WINDOW w AS (PARTITION BY {_KEY} ORDER BY seq),
     before AS (PARTITION BY {_KEY} ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)""",

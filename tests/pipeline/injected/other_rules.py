@@ -54,6 +54,38 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("T-03", "the second producer gets a lower epoch"): ("T-07",),  # a negative one
     ("T-04", "a fenced producer ends its transaction"): ("T-02",),
     ("T-04", "a producer that was replaced adds partitions"): ("T-01",),  # so they are not in the transaction of the newer one
+    ("K-01", "a request lacks its last byte"): ("W-05",),
+    ("K-01", "a request has nothing"): ("W-05",),
+    ("K-02", "a request is one version above what is advertised"): ("W-05",),  # the connection serves on
+    ("K-02", "a request is far above what is advertised"): ("W-05",),
+    ("K-04", "a batch has magic 1"): ("P-01",),  # the next one is the first that has a sequence number
+    ("K-07", "a consumer commits offset -1"): ("G-05",),  # and gets the true one
+    ("K-11", "a follower goes on after its epoch was refused"): ("F-05",),  # it was the next one
+    ("K-12", "a transaction ends as in the second version of transactions"): ("K-02", "T-01"),  # nobody knows what it says
+    ("K-12", "offsets are added as in the second version of transactions"): ("K-02", "G-05"),
+    ("F-05", "a broker takes the epoch after the next"): ("K-10",),
+    ("F-05", "a broker refuses the epoch after the next"): ("K-10",),
+    ("G-08", "a group begins with generation 0"): ("G-04",),
+    ("M-01", "a leader is the broker after the last"): ("C-16",),
+    ("M-01", "the brokers are others than the leaders"): ("C-16",),
+    ("M-02", "a partition without an error has no leader"): ("C-16",),
+    ("M-03", "the partitions of a topic are not numbered to the end"): ("C-16",),
+    ("M-04", "a leader epoch falls by one"): ("C-16",),
+    ("M-04", "a leader epoch falls from a high one"): ("C-16",),
+    ("M-04", "a leader epoch is not told, and told again"): ("C-16",),
+    ("M-05", "a broker is at port 0"): ("C-16",),
+    ("M-05", "a broker is there twice"): ("C-16",),
+    ("M-06", "one topic of two has no id"): ("W-11",),  # nobody asked for it
+    ("M-07", "a cluster id has another last letter"): ("C-16",),
+    ("M-07", "a cluster id is another one"): ("C-16",),
+    ("M-08", "a coordinator is at port 0"): ("C-23",),
+    ("P-04", "records without an answer are sent in the next epoch"): ("W-03",),
+    ("P-06", "a batch behind a gap of one is taken"): ("P-02",),
+    ("P-06", "a batch behind a large gap is taken"): ("P-02",),
+    ("P-06", "a batch behind a gap is refused"): ("P-02",),
+    ("V-02", "groups end one version before they can be static"): ("V-01",),
+    ("W-13", "a request is one byte longer where it arrives"): ("K-03",),
+    ("W-13", "a request does not arrive"): ("F-05", "K-10"),  # the session of the follower lacks an epoch there
 }
 
 NOT_FOUND = {
@@ -63,6 +95,17 @@ NOT_FOUND = {
 """Violations that were tried and that the rule does not find, so they are not among the injections."""
 
 NO_COUNTERPART = {
+    "F-01": "that the high watermark is below the last stable offset is in the fixtures: a broker reads them at different moments",
+    "F-03": "all batches of the stories are right ones",
+    "K-01": "a request decodes or does not; the journals are full of those that do",
+    "M-01": "leaders of the stories are among the brokers",
+    "P-01": "producers of the stories begin with sequence number 0",
+    "W-13": "what a broker got is in its journal as it was sent",
     "C-18": "a leader epoch has one leader or two, and nothing is between: the stories have many states of a leader epoch, with one leader",
 }
 """Rules without a change that is just allowed, and why."""
+
+NOT_INJECTED = {
+    "L-04": "it judges runs without the frames of a controller, and the stories have them; its fixtures are of clients alone",
+}
+"""Rules into which nothing is injected, and why."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,16 +19,10 @@ from klamm.tests.pipeline.evidence_parts import lacking
 from klamm.tests.pipeline.in_duckdb import silver
 from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
 from klamm.tests.pipeline.injected.injections import INJECTIONS, Injection, inject, outcomes
-from klamm.tests.pipeline.injected.other_rules import NO_COUNTERPART, OTHER_RULES
+from klamm.tests.pipeline.injected.other_rules import NO_COUNTERPART, NOT_INJECTED, OTHER_RULES
 from klamm.tests.pipeline.injected.recording import STORIES
 
-OF_FRAMES = {
-    rule.id
-    for family in runner.FAMILIES if family.startswith("frames.")
-    for rule in getattr(importlib.import_module(f"klamm.pipeline.rules.{family}"), "RULES", ())
-}
-"""Rules that frames of clients suffice for: their fixtures are violations in whole exchanges of a client, so nothing is injected."""
-INJECTED = set(runner.rules()) - OF_FRAMES
+INJECTED = set(runner.rules()) - NOT_INJECTED.keys()
 
 
 class Injected(NamedTuple):

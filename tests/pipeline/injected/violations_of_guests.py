@@ -22,6 +22,7 @@ class Guest:
         controllers = {row["node_id"] for row in world.events("controller_elected")}
         elsewhere = [row for row in frames if row["node_id"] not in controllers]
         self._like = (elsewhere or frames)[-1]
+        self.node_id = self._like["node_id"]
         self._listener = listener
         self._number = 0
         self.edits: Edits = {}

@@ -76,6 +76,8 @@ QUERIES: dict[str, Any] = {
     f"SELECT t, last_value(n, true) OVER (ORDER BY t ROWS UNBOUNDED PRECEDING) FROM ({ROWS}) AS v(k, t, n) ORDER BY t": [
         (None, 4), ("a", 4), ("b", 2), ("c", 3),
     ],
+    f"SELECT k, count_if(n > 2), count_if(n > 2) OVER (PARTITION BY k ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) "
+    f"FROM ({ROWS}) AS v(k, t, n) WHERE t = 'a' OR n = 4 GROUP BY k, n, t ORDER BY k": [(1, 0, 0), (2, 1, 0)],
     f"SELECT t FROM ({ROWS}) AS v(k, t, n) LEFT ANTI JOIN (SELECT 1 AS k) USING (k) ORDER BY t": [(None,), ("c",)],
     f"SELECT * EXCEPT (n) FROM ({ROWS}) AS v(k, t, n) WHERE n = 2": [(1, "b")],
     "SELECT x FROM (SELECT array(1, 2) AS l UNION ALL SELECT array()) LATERAL VIEW explode(l) AS x ORDER BY x": [(1,), (2,)],
