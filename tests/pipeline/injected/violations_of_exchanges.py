@@ -1,5 +1,5 @@
-"""Violations of the rules that see several frames of clients: versions, sessions of Fetch, sequence numbers, leader epochs, offsets of times.
-And counterparts. All but those of a guest are changes of the story `clients`."""
+"""Violations of the rules that see several frames of clients: versions, sessions of Fetch, sequence numbers, leader epochs, offsets of
+times. And counterparts. All but those of a guest are changes of the story `clients`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from klamm.tests.pipeline.injected.violations_of_guests import Guest, guest
 
 _VERSION_AT = 6
 _SHORT, _LONG = Struct(">h"), Struct(">i")
-_EPOCH_AT, _SEQUENCE_AT = 51, 53
-"""Where a batch has its producer epoch and its base sequence."""
+_PRODUCER_AT, _EPOCH_AT, _SEQUENCE_AT = 43, 51, 53
+"""Where a batch has its producer id, producer epoch and base sequence."""
 
 
 def _changed(
@@ -285,16 +285,17 @@ def _in_two_epochs(error: int | None) -> Callable[[TrueRun], Edits]:
     def make(world: TrueRun) -> Edits:
         sent = [(row, body_of(row)) for row in world.frames(Api.PRODUCE, REQUEST_IN)]
 
-        def named(body: Any) -> tuple[int, bytes, int]:
-            epoch, sequence = _SHORT.unpack_from(_batch(body).records, _EPOCH_AT)[0], _sequence(body)
-            return int(epoch), bytes(_batch(body).records[43:51]) + bytes([body.topic_data[0].partition_data[0].index]), sequence
+        def epoch(body: Any) -> int:
+            return int(_SHORT.unpack_from(_batch(body).records, _EPOCH_AT)[0])
+
+        def log(body: Any, row: Row) -> tuple[Any, ...]:
+            return row["node_id"], _batch(body).index, bytes(_batch(body).records[_PRODUCER_AT:_EPOCH_AT])
 
         for row, body in sent:
-            epoch, producer, sequence = named(body)
             for later, other in sent:
-                if named(other)[1] == producer and named(other)[0] > epoch and row["node_id"] == later["node_id"]:
-                    records = _put(_batch(body).records, _EPOCH_AT, _SHORT.pack(named(other)[0]))
-                    _batch(other).records = _put(records, _SEQUENCE_AT, _LONG.pack(named(other)[2]))
+                if log(other, later) == log(body, row) and epoch(other) > epoch(body):
+                    records = _put(_batch(body).records, _EPOCH_AT, _SHORT.pack(epoch(other)))
+                    _batch(other).records = _put(records, _SEQUENCE_AT, _LONG.pack(_sequence(other)))
                     answer = world.answer(row)
                     given = neutral(answer) if error is None else _refused(answer, error) if error else answer
                     return {place(later): with_body(later, other), place(answer): given}
