@@ -38,6 +38,9 @@ the statement holds), array<bigint>: the seqs of `node_id`'s journal that prove 
 JUDGED_SCHEMA = "run_id string, node_id int, conn_id bigint, seq bigint, detail string, evidence array<bigint>"
 """The same as a schema of Spark."""
 
+BATCH_HEADER = "hex(unbase64({}))"
+"""SQL: the header of a batch in 122 hex digits, of the `head` of records."""
+
 
 class Need(NamedTuple):
     """Some row of a table of silver has one of these values in a column, or a text with this part."""

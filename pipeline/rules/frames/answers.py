@@ -1,8 +1,10 @@
-"""Rules about responses that need more than one of them: leader epochs in Metadata, offsets by time, what was acknowledged, both ends."""
+"""Rules about responses that need more than one of them: leader epochs in Metadata, offsets by time, what was acknowledged or read, both
+ends."""
 
 from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.rules.frames.peers import SAME_LOG, of_one_log
 from klamm.pipeline.rules.record import Rule, View, messages_of
 from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 
@@ -20,14 +22,21 @@ WHERE before IS NOT NULL"""
 
 _ONE_CLUSTER = """
 WITH told AS (
-    SELECT run_id, node_id, cluster_id, min(seq) AS seq FROM broker_state WHERE source = 'Metadata' AND dir = 1 AND cluster_id IS NOT NULL
-    GROUP BY run_id, node_id, cluster_id),
-first AS (SELECT run_id, min(struct(node_id, seq, cluster_id)) AS first FROM told GROUP BY run_id)
+    SELECT run_id, node_id, cluster_id, min(seq) AS seq, min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns,
+        collect_set(concat(host, ':', port)) AS addresses
+    FROM broker_state WHERE source = 'Metadata' AND dir = 1 AND cluster_id IS NOT NULL GROUP BY run_id, node_id, cluster_id),
+-- A capture may have two clusters. Those with a broker in common, at the same time, are one.
+others AS (
+    SELECT t.run_id, t.node_id, t.cluster_id, min(struct(o.node_id, o.seq, o.cluster_id)) AS other
+    FROM told t JOIN told o ON o.run_id = t.run_id AND o.cluster_id <> t.cluster_id AND arrays_overlap(o.addresses, t.addresses)
+        AND o.first_ts_ns <= t.last_ts_ns AND t.first_ts_ns <= o.last_ts_ns
+    WHERE struct(o.first_ts_ns, o.node_id, o.seq) < struct(t.first_ts_ns, t.node_id, t.seq)
+    GROUP BY t.run_id, t.node_id, t.cluster_id)
 SELECT t.run_id, t.node_id, CAST(NULL AS BIGINT) AS conn_id, t.seq,
-    if(t.cluster_id <> f.first.cluster_id, concat('cluster id ', t.cluster_id, ', and broker ', f.first.node_id, ' says ',
-        f.first.cluster_id), NULL) AS detail,
-    array(struct(f.first.node_id AS node_id, f.first.seq AS seq), struct(t.node_id AS node_id, t.seq AS seq)) AS evidence
-FROM told t JOIN first f ON f.run_id = t.run_id"""
+    if(o.other IS NULL, NULL, concat('cluster id ', t.cluster_id, ', and broker ', o.other.node_id, ' says ', o.other.cluster_id))
+        AS detail,
+    array(struct(o.other.node_id AS node_id, o.other.seq AS seq), struct(t.node_id AS node_id, t.seq AS seq)) AS evidence
+FROM told t LEFT JOIN others o ON o.run_id = t.run_id AND o.node_id = t.node_id AND o.cluster_id = t.cluster_id"""
 
 _BY_TIME = f"""
 WITH asked AS (
@@ -49,6 +58,44 @@ SELECT a.run_id, a.node_id, t.conn_id, t.seq,
 FROM asked a JOIN told t ON t.run_id = a.run_id AND t.node_id = a.node_id AND t.cause_seq = a.seq AND t.topic = a.topic
     AND t.partition = a.partition
 WHERE t.error = 0"""
+
+_AS_READ = f"""
+WITH asked AS (
+    SELECT run_id, node_id, seq, t.name AS topic, t.partitionIndex AS partition, t.timestamp
+    FROM rare_fields LATERAL VIEW explode(times) AS t WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 0),
+told AS (
+    SELECT run_id, node_id, process, conn_id, seq, cause_seq, topic, p.partitionIndex AS partition, p.offset, p.timestamp AS found
+    FROM (
+        SELECT run_id, node_id, process, conn_id, seq, cause_seq, t.name AS topic, t.partitions AS rows
+        FROM rare_fields LATERAL VIEW explode(listed) AS t WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 1)
+    LATERAL VIEW explode(rows) AS p WHERE p.errorCode = 0),
+listed AS (
+    SELECT t.*, a.timestamp FROM asked a JOIN told t ON t.run_id = a.run_id AND t.node_id = a.node_id AND t.cause_seq = a.seq
+        AND t.topic = a.topic AND t.partition = a.partition),
+-- Batches that were there before the request and after the response, as they were.
+seen AS (
+    SELECT l.run_id, l.node_id, l.seq, l.topic, l.partition, b.base_offset, b.last_offset, b.max_time, b.is_one_time,
+        min(b.answer_seq) AS first_seq, max(b.seq) AS last_seq, max(b.answer_seq) AS last_answer_seq, min(l.cause_seq) AS cause_seq
+    FROM listed l JOIN fetched_batches b ON b.run_id = l.run_id AND b.node_id = l.node_id AND b.process = l.process
+        AND b.topic = l.topic AND b.partition = l.partition
+    GROUP BY l.run_id, l.node_id, l.seq, l.topic, l.partition, b.base_offset, b.last_offset, b.max_time, b.is_one_time
+    HAVING min(b.answer_seq) < min(l.cause_seq)),
+compared AS (
+    SELECT l.*, s.last_offset, s.max_time, s.first_seq, if(s.last_seq > l.seq, s.last_answer_seq, NULL) AS again_seq,
+        CASE WHEN l.offset BETWEEN s.base_offset AND s.last_offset AND (l.found > s.max_time OR s.is_one_time AND l.found <> s.max_time)
+                THEN 'time'
+            WHEN s.max_time >= l.timestamp AND s.last_seq > l.seq AND (l.offset < 0 OR l.offset > s.last_offset) THEN 'later'
+        END AS wrong
+    FROM listed l JOIN seen s ON s.run_id = l.run_id AND s.node_id = l.node_id AND s.seq = l.seq AND s.topic = l.topic
+        AND s.partition = l.partition)
+SELECT run_id, node_id, conn_id, seq,
+    CASE wrong WHEN 'time' THEN concat(topic, '-', partition, ': offset ', offset, ' has time ', found, ', and its batch ends at time ',
+            max_time)
+        WHEN 'later' THEN concat(topic, '-', partition, ': offset ', offset, ' is the first since time ', timestamp,
+            ', and a batch that ends at offset ', last_offset, ' has time ', max_time)
+    END AS detail,
+    array_compact(array(first_seq, cause_seq, seq, again_seq)) AS evidence
+FROM {of_one_log("compared")}"""
 
 ACKNOWLEDGED = View(
     "acknowledged",
@@ -77,11 +124,6 @@ WITH asked AS (
             FROM rare_fields LATERAL VIEW explode(listed) AS t WHERE api_key = {ApiKey.LIST_OFFSETS} AND dir = 1)
         LATERAL VIEW explode(rows) AS p) a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
     WHERE a.p.errorCode = 0 AND a.p.offset >= 0 AND array_contains(q.latest, concat(a.topic, '-', a.p.partitionIndex))),
-named AS (
-    SELECT run_id, api_version, explode(names) AS name FROM rare_fields WHERE api_key = {ApiKey.DELETE_TOPICS} AND dir = 0),
-deleted AS (
-    SELECT d.run_id, coalesce(n.topic_name, d.name) AS topic, n.topic_name IS NULL AND d.api_version >= 6 AND length(d.name) = 22 AS is_id
-    FROM named d LEFT JOIN topic_names n ON n.run_id = d.run_id AND n.named_key = d.name),
 before AS (
     SELECT *, max(if(base_offset IS NULL, NULL, struct(base_offset, seq))) OVER (
         PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS last
@@ -92,8 +134,7 @@ SELECT run_id, node_id, conn_id, answer_seq AS seq,
     if(offset <= last.base_offset, concat(topic, '-', partition, ': ListOffsets says that the partition ends at ', offset, ', and offset ',
         last.base_offset, ' was acknowledged by all'), NULL) AS detail,
     array(last.seq, seq, answer_seq) AS evidence
-FROM before LEFT ANTI JOIN deleted USING (run_id, topic) LEFT ANTI JOIN (SELECT run_id FROM deleted WHERE is_id) USING (run_id)
-    LEFT ANTI JOIN moved USING (run_id, topic, partition)
+FROM {of_one_log("before")}
 WHERE answer_seq IS NOT NULL AND last IS NOT NULL"""
 
 _BOTH_ENDS = f"""
@@ -126,17 +167,23 @@ RULES: tuple[Rule, ...] = (
         "KIP-320", ("partition_state",), _EPOCHS, about="partition_state", needs=(messages_of(ApiKey.METADATA),),
     ),
     Rule(
-        "M-07", "error", "All brokers of a run name one cluster id in Metadata.", "KIP-78", ("broker_state",), _ONE_CLUSTER,
-        about="broker_state", needs=(messages_of(ApiKey.METADATA),), is_across=True,
+        "M-07", "error", "Metadata responses of the same time that have a broker in common name one cluster id.", "KIP-78",
+        ("broker_state",), _ONE_CLUSTER, about="broker_state", needs=(messages_of(ApiKey.METADATA),), is_across=True,
     ),
     Rule(
         "O-03", "error", "The record that ListOffsets finds for a time is not older than that time.", "KIP-79", ("rare_fields",), _BY_TIME,
         needs=(messages_of(ApiKey.LIST_OFFSETS),),
     ),
     Rule(
+        "O-05", "error", "The offset that ListOffsets finds for a time agrees with batches that were read: its time is one of its batch, "
+        "and no batch before it has that time or a later one. A batch counts that was read before the request and, if it should have "
+        "been found, also after the response.", "KIP-79", ("rare_fields", "fetched_batches", *SAME_LOG), _AS_READ, about="fetched_batches",
+        needs=(messages_of(ApiKey.LIST_OFFSETS),),
+    ),
+    Rule(
         "L-04", "error", "What was acknowledged by all in-sync replicas stays: the end of the partition in ListOffsets is behind it. "
         "Topics that are deleted in the run, and partitions whose leader changes in it, are not judged.", "KIP-207",
-        ("acknowledged", "rare_fields", "topic_names", "moved"), _READABLE, about="acknowledged",
+        ("acknowledged", "rare_fields", *SAME_LOG), _READABLE, about="acknowledged",
         needs=(messages_of(ApiKey.LIST_OFFSETS),),
     ),
     Rule(

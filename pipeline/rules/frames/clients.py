@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.rules.frames.peers import SAME_LOG, of_one_log
 from klamm.pipeline.rules.record import Rows, Rule, View, messages_of
 from klamm.pipeline.rules.traffic import CONNECTION, RANGE, TOLD
 from klamm.protocol.apis import ONLY_OF_BROKERS, ApiKey
@@ -66,7 +67,8 @@ COMMITTED_EPOCHS = View(
     "committed_epochs",
     ("rare_fields",),
     f"""
-SELECT run_id, node_id, conn_id, seq, ts_ns, client_id, topic, p.partitionIndex AS partition, p.committedLeaderEpoch AS leader_epoch
+SELECT run_id, node_id, conn_id, seq, ts_ns, client_id, topic, p.partitionIndex AS partition, p.committedOffset AS committed_offset,
+    p.committedLeaderEpoch AS leader_epoch
 FROM (
     SELECT run_id, node_id, conn_id, seq, ts_ns, client_id, t.name AS topic, t.partitions AS rows
     FROM rare_fields LATERAL VIEW explode(committed) AS t
@@ -76,16 +78,38 @@ LATERAL VIEW explode(rows) AS p WHERE p.committedLeaderEpoch >= 0""",
 )
 """The partitions whose offsets were committed with a leader epoch."""
 
-_COMMITTED = """
-WITH known AS (
-    SELECT run_id, topic, partition, max(leader_epoch) AS highest, max_by(struct(node_id, seq, ts_ns), ts_ns) AS last
-    FROM partition_state WHERE leader_epoch IS NOT NULL AND topic IS NOT NULL GROUP BY run_id, topic, partition)
-SELECT c.run_id, c.node_id, c.conn_id, c.seq,
-    if(c.leader_epoch > k.highest, concat('client ', coalesce(c.client_id, ''), ' commits ', c.topic, '-', c.partition,
-        ' with leader epoch ', c.leader_epoch, ', and the highest one is ', k.highest), NULL) AS detail,
-    array(struct(c.node_id AS node_id, c.seq AS seq), struct(k.last.node_id AS node_id, k.last.seq AS seq)) AS evidence
-FROM committed_epochs c JOIN known k ON k.run_id = c.run_id AND k.topic = c.topic AND k.partition = c.partition
-WHERE k.last.ts_ns > c.ts_ns"""
+_COMMITTED = f"""
+WITH told AS (
+    SELECT run_id, topic, partition, max(leader_epoch) AS highest, max_by(struct(node_id, seq), leader_epoch) AS last,
+        collect_set(node_id) AS brokers
+    FROM partition_state WHERE api_key = {ApiKey.LEADER_AND_ISR} AND dir = 0 AND topic IS NOT NULL AND leader_epoch IS NOT NULL
+    GROUP BY run_id, topic, partition),
+-- A leader whose journal is not there, or not whole, may have been told of a higher one.
+unseen AS (
+    SELECT DISTINCT s.run_id, s.topic, s.partition FROM partition_state s
+    JOIN told k ON k.run_id = s.run_id AND k.topic = s.topic AND k.partition = s.partition
+    LEFT JOIN gappy g ON g.run_id = s.run_id AND g.node_id = s.leader
+    WHERE s.leader >= 0 AND (g.node_id IS NOT NULL OR NOT array_contains(k.brokers, s.leader))),
+controlled AS (SELECT * FROM told LEFT ANTI JOIN unseen USING (run_id, topic, partition)),
+-- Leader epochs never fall from one record to the next. What Metadata says may be old.
+read AS (
+    SELECT c.run_id, c.node_id, c.seq, c.topic, c.partition,
+        min(struct(b.leader_epoch, b.node_id, b.answer_seq AS seq)) AS behind
+    FROM committed_epochs c LEFT ANTI JOIN controlled k ON k.run_id = c.run_id AND k.topic = c.topic AND k.partition = c.partition
+    JOIN (SELECT * FROM {of_one_log("fetched_batches")}) b ON b.run_id = c.run_id AND b.topic = c.topic AND b.partition = c.partition
+        AND b.base_offset >= c.committed_offset AND b.leader_epoch < 2147483648
+    GROUP BY c.run_id, c.node_id, c.seq, c.topic, c.partition),
+known AS (
+    SELECT c.*, coalesce(k.highest, r.behind.leader_epoch) AS highest, if(k.run_id IS NULL, r.behind.node_id, k.last.node_id) AS last_node,
+        if(k.run_id IS NULL, r.behind.seq, k.last.seq) AS last_seq
+    FROM committed_epochs c LEFT JOIN controlled k ON k.run_id = c.run_id AND k.topic = c.topic AND k.partition = c.partition
+    LEFT JOIN read r ON r.run_id = c.run_id AND r.node_id = c.node_id AND r.seq = c.seq AND r.topic = c.topic
+        AND r.partition = c.partition)
+SELECT run_id, node_id, conn_id, seq,
+    if(leader_epoch > highest, concat('client ', coalesce(client_id, ''), ' commits offset ', committed_offset, ' of ', topic, '-',
+        partition, ' with leader epoch ', leader_epoch, ', and the highest one is ', highest), NULL) AS detail,
+    array(struct(node_id, seq), struct(last_node AS node_id, last_seq AS seq)) AS evidence
+FROM known WHERE highest IS NOT NULL"""
 
 _FEATURES = f"""
 WITH told AS (
@@ -117,9 +141,10 @@ RULES: tuple[Rule, ...] = (
         _METADATA_STORM,
     ),
     Rule(
-        "K-09", "warn", "The leader epoch of a committed offset is not above all that the partition ever had.", "KIP-320",
-        ("committed_epochs", "partition_state"), _COMMITTED, about="committed_epochs", is_across=True,
-        needs=(messages_of(ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT),),
+        "K-09", "warn", "The leader epoch of a committed offset is not above all that controllers told of the partition, nor above that "
+        "of a batch from that offset on.", "KIP-320",
+        ("committed_epochs", "partition_state", "gappy", "fetched_batches", *SAME_LOG), _COMMITTED, about="committed_epochs",
+        is_across=True, needs=(messages_of(ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT),),
     ),
     Rule(
         "K-12", "warn", "A client uses version 5 and later of EndTxn and TxnOffsetCommit only if transaction.version is 2 or more.",

@@ -1,13 +1,20 @@
-"""Rules about fetch sessions (KIP-227) and reads with `read_committed`."""
+"""Rules about fetch sessions (KIP-227), reads with `read_committed`, and what batches that were read say of the log."""
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule, View, errors_of, messages_of
+from klamm.pipeline.rules.frames.peers import SAME_LOG, of_one_log
+from klamm.pipeline.rules.record import BATCH_HEADER, Rule, View, errors_of, messages_of
 from klamm.pipeline.rules.traffic import CONNECTION
 from klamm.protocol.apis import ApiKey
 
 _LAST = 2_147_483_647
 """The epoch of a session after which 1 comes."""
+
+
+def _number(first: int, digits: int) -> str:
+    """SQL: a number in the header of a batch, which is in hex digits."""
+    return f"try_cast(conv(substring(header, {first}, {digits}), 16, 10) AS BIGINT)"
+
 
 FETCH_CALLS = View(
     "fetch_calls",
@@ -87,7 +94,52 @@ LEFT JOIN (SELECT run_id, node_id, seq FROM fields WHERE api_key = {ApiKey.FETCH
     ON q.run_id = f.run_id AND q.node_id = f.node_id AND q.seq = f.cause_seq
 WHERE f.rule = 'F-02'"""
 
-VIEWS = (FETCH_CALLS, SESSION_STEPS)
+FETCHED_BATCHES = View(
+    "fetched_batches",
+    ("fields", "peers", "topic_names"),
+    f"""
+WITH topics AS (
+    SELECT run_id, node_id, process, conn_id, cause_seq, seq, t FROM fields LATERAL VIEW explode(records) AS t
+    WHERE api_key = {ApiKey.FETCH} AND dir = 1 AND cause_seq IS NOT NULL),
+rows AS (
+    SELECT s.run_id, s.node_id, s.process, s.conn_id, s.cause_seq AS seq, s.seq AS answer_seq, coalesce(s.t.topic, n.topic_name) AS topic,
+        s.t.partitions AS rows, coalesce(p.is_broker, false) AS is_broker
+    FROM topics s LEFT JOIN topic_names n ON n.run_id = s.run_id AND n.named_key = s.t.topicId
+    LEFT JOIN peers p ON {" AND ".join(f"p.{name} = s.{name}" for name in CONNECTION)}),
+heads AS (
+    SELECT * EXCEPT (rows, p), p.partitionIndex AS partition, p.highWatermark AS high_watermark, p.lastStableOffset AS last_stable_offset,
+        {BATCH_HEADER.format("p.records.head")} AS header
+    FROM rows LATERAL VIEW explode(rows) AS p WHERE p.errorCode = 0 AND topic IS NOT NULL),
+numbers AS (
+    SELECT * EXCEPT (header), {_number(1, 16)} AS base_offset, {_number(25, 8)} AS leader_epoch, {_number(43, 4)} AS attributes,
+        {_number(47, 8)} AS last_delta, {_number(55, 16)} AS base_time, {_number(71, 16)} AS max_time
+    FROM heads WHERE length(header) = 122 AND substring(header, 33, 2) = '02')
+SELECT * EXCEPT (attributes, last_delta, base_time), base_offset + last_delta AS last_offset,
+    last_delta = 0 AND base_time = max_time OR attributes & 8 <> 0 AS is_one_time
+FROM numbers WHERE last_delta < 2147483648""",
+    needs=(messages_of(ApiKey.FETCH),),
+)
+"""The first batch of each partition in Fetch responses, with the offsets that the response has; `is_one_time`: `max_time` is the time of
+all its records."""
+
+_HIGHEST = """
+WITH told AS (
+    SELECT *, greatest(last_stable_offset, if(is_broker, -1, last_offset + 1)) AS bound FROM fetched_batches
+    WHERE high_watermark >= 0),
+points AS (
+    SELECT run_id, node_id, process, conn_id, topic, partition, seq, answer_seq, high_watermark, is_answer,
+        if(is_answer, answer_seq, seq) AS at, if(is_answer, struct(bound, answer_seq), NULL) AS told
+    FROM told LATERAL VIEW explode(array(true, false)) AS is_answer),
+compared AS (
+    SELECT *, max(told) OVER (PARTITION BY run_id, node_id, process, topic, partition ORDER BY at
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM points)
+SELECT run_id, node_id, conn_id, answer_seq AS seq,
+    if(high_watermark < before.bound, concat(topic, '-', partition, ': high watermark ', high_watermark, ' after offset ', before.bound - 1,
+        ' was read or stable'), NULL) AS detail,
+    array(before.answer_seq, seq, answer_seq) AS evidence
+FROM {log} WHERE NOT is_answer AND before IS NOT NULL""".format(log=of_one_log("compared"))
+
+VIEWS = (FETCH_CALLS, SESSION_STEPS, FETCHED_BATCHES)
 
 _FETCHES = (messages_of(ApiKey.FETCH),)
 
@@ -103,6 +155,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F-05", "error", "A broker takes the next epoch of a fetch session and no other one.", "KIP-227", ("session_steps",), _ACCEPTED,
         about="session_steps", needs=_FETCHES,
+    ),
+    Rule(
+        "F-06", "error", "What a consumer has read, and each last stable offset, is below the high watermark that the same broker tells in "
+        "response to a later request; a last stable offset may be the same.", "wire 12", ("fetched_batches", *SAME_LOG), _HIGHEST,
+        about="fetched_batches", needs=_FETCHES,
     ),
     Rule(
         "K-10", "warn", "The epochs of a fetch session rise by one.", "KIP-227", ("session_steps",), _STEPS, about="session_steps",

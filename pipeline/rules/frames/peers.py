@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import keys
-from klamm.pipeline.rules.record import View
+from klamm.pipeline.rules.record import View, messages_of
 from klamm.protocol.apis import BROKER_SOFTWARE, ONLY_OF_BROKERS, ApiKey
 from klamm.protocol.exchanges.peers import BROKER_NAMES, UNNAMED
 
@@ -48,14 +48,36 @@ LEFT JOIN peers p ON p.run_id = f.run_id AND p.node_id = f.node_id AND p.process
 MOVED = View(
     "moved",
     ("partition_state", "ends"),
-    f"""
+    """
 SELECT s.run_id, s.topic, s.partition, bool_or(e.node_id IS NULL) AS is_unseen
 FROM partition_state s
 LEFT JOIN (SELECT DISTINCT run_id, node_id FROM ends) e ON e.run_id = s.run_id AND e.node_id = s.leader
-WHERE s.api_key = {ApiKey.METADATA} AND s.dir = 1 AND s.topic IS NOT NULL AND s.leader >= 0
+WHERE s.topic IS NOT NULL AND s.leader >= 0
 GROUP BY s.run_id, s.topic, s.partition
-HAVING count(DISTINCT s.leader) > 1 OR count(DISTINCT s.leader_epoch) > 1 OR count(DISTINCT s.topic_id) > 1""",
+HAVING min(s.leader) <> max(s.leader) OR min(s.leader_epoch) <> max(s.leader_epoch) OR min(s.topic_id) <> max(s.topic_id)""",
 )
-"""The partitions that have several leaders, leader epochs or topic ids in Metadata; `is_unseen`: one of the leaders has no journal."""
+"""The partitions that have several leaders, leader epochs or topic ids, as frames say; `is_unseen`: one of the leaders has no journal."""
 
-VIEWS = (PEERS, BODY_COUNTS, FLAWS, MOVED)
+DELETED = View(
+    "deleted_topics",
+    ("rare_fields", "topic_names"),
+    f"""
+WITH named AS (
+    SELECT run_id, api_version, explode(names) AS name FROM rare_fields WHERE api_key = {ApiKey.DELETE_TOPICS} AND dir = 0)
+SELECT d.run_id, coalesce(n.topic_name, d.name) AS topic, n.topic_name IS NULL AND d.api_version >= 6 AND length(d.name) = 22 AS is_id
+FROM named d LEFT JOIN topic_names n ON n.run_id = d.run_id AND n.named_key = d.name""",
+    needs=(messages_of(ApiKey.DELETE_TOPICS),),
+)
+"""The topics that somebody asked to delete; `is_id`: one that has this id, and nobody knows its name."""
+
+SAME_LOG = ("deleted_topics", "moved")
+"""What `of_one_log` reads."""
+
+
+def of_one_log(rows: str) -> str:
+    """SQL: the rows of partitions with one log and one leader in the whole run, as far as is known."""
+    return f"""{rows} LEFT ANTI JOIN deleted_topics USING (run_id, topic)
+    LEFT ANTI JOIN (SELECT run_id FROM deleted_topics WHERE is_id) USING (run_id) LEFT ANTI JOIN moved USING (run_id, topic, partition)"""
+
+
+VIEWS = (PEERS, BODY_COUNTS, FLAWS, MOVED, DELETED)

@@ -12,7 +12,7 @@ Apache Kafka sends a request to itself.
 from __future__ import annotations
 
 from klamm.pipeline.lake.api_keys import keys
-from klamm.pipeline.rules.record import View, messages_of
+from klamm.pipeline.rules.record import BATCH_HEADER, View, messages_of
 from klamm.protocol.apis import ApiKey
 
 REFUSED = "42, 47, 48, 49, 53, 90"
@@ -138,8 +138,6 @@ LEFT JOIN fenced f ON f.run_id = a.run_id AND f.node_id = a.node_id AND f.seq = 
 succeeded. `next_seq` is the next request of the transactional id that succeeded after it, `next_answer_seq` the response to that, and
 `init_seq` the next InitProducerId after the beginning, `init_answer_seq` the response to it."""
 
-_HEADER = "hex(unbase64({}))"
-
 PRODUCED = View(
     "txn_batches",
     ("fields", "txn_markers"),
@@ -152,7 +150,7 @@ topics AS (
     WHERE dir = 0 AND api_key = {ApiKey.PRODUCE} AND transactional_id IS NOT NULL),
 rows AS (SELECT run_id, node_id, process, seq, t.name AS topic, p FROM topics LATERAL VIEW explode(t.partitionData) AS p),
 batches AS (
-    SELECT run_id, node_id, process, seq, topic, p.index AS partition, {_HEADER.format('p.records.head')} AS header FROM rows),
+    SELECT run_id, node_id, process, seq, topic, p.index AS partition, {BATCH_HEADER.format('p.records.head')} AS header FROM rows),
 placed AS (
     SELECT b.run_id, b.node_id, b.process, b.seq, a.answer_seq, b.topic, b.partition,
         try_cast(conv(substring(b.header, 87, 16), 16, 10) AS BIGINT) AS producer_id,
@@ -187,7 +185,7 @@ named AS (
     SELECT s.*, coalesce(s.t.topic, n.topic_name) AS topic
     FROM topics s LEFT JOIN names n ON n.run_id = s.run_id AND n.topic_id = s.t.topicId),
 rows AS (SELECT * EXCEPT (t) FROM named LATERAL VIEW explode(t.partitions) AS p),
-headers AS (SELECT *, {_HEADER.format('p.records.head')} AS header FROM rows WHERE p.errorCode = 0 AND p.records.size >= 61)
+headers AS (SELECT *, {BATCH_HEADER.format('p.records.head')} AS header FROM rows WHERE p.errorCode = 0 AND p.records.size >= 61)
 SELECT run_id, node_id, process, conn_id, seq, answer_seq, topic, p.partitionIndex AS partition, p.lastStableOffset AS last_stable_offset,
     coalesce(p.abortedTransactions, array()) AS aborted, p.records.markers AS markers, batch.offset AS base_offset,
     batch.producerId AS producer_id

@@ -160,7 +160,7 @@ def in_another_leader_epoch_it_may_begin_lower(run: Run) -> None:
     log.fetch(3)
 
 
-@bad("L-02")
+@bad("L-02", also=["F-06"])
 def a_high_watermark_falls_in_fetch(run: Run) -> int:
     log = LogJournal(run)
     log.fetch(4)

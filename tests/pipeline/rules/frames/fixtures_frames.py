@@ -129,22 +129,52 @@ def commit(journal: Any, leader_epoch: int) -> int:
     return int(asked)
 
 
+def read_batch(
+    journal: Any, offset: int, *, epoch: int = 3, time: int = 1_000, high: int = 100, stable: int = -2, start: int = 0, count: int = 1,
+    conn: int = 7,
+) -> int:
+    """A consumer reads a batch of t-0, or of one more, whose records have this time; the seq of the response."""
+    request, form = messages.FetchRequest, messages.FetchResponse
+    topic = request.FetchTopic("t", ID, [request.FetchPartition(partition=0, fetch_offset=offset)])
+    asked = journal.request(conn, ApiKey.FETCH, 11, request(session_epoch=-1, topics=[topic]))
+    records = encode_batch([Record(offset + each, time, None, b"a") for each in range(count)], leader_epoch=epoch)
+    row = form.PartitionData(
+        partition_index=0, high_watermark=high, last_stable_offset=high if stable == -2 else stable, log_start_offset=start, records=records
+    )
+    return int(journal.response(conn, asked, form(responses=[form.FetchableTopicResponse("t", ID, [row])])))
+
+
 @good("K-09")
-def an_offset_is_committed_with_an_epoch_of_its_partition(run: Run) -> None:
+def an_offset_is_committed_with_the_epoch_of_its_records(run: Run) -> None:
+    journal = run.journal()
+    read_batch(journal, 3)
+    commit(journal, 3)
+    read_batch(journal, 4)
+
+
+@silent("K-09")
+def what_metadata_says_after_a_commit_is_old(run: Run) -> None:
     journal = run.journal()
     metadata(journal, 3)
-    commit(journal, 3)
-    commit(journal, 5)
-    metadata(journal, 5)
-    commit(journal, 9)
+    read_batch(journal, 3, epoch=4)
+    commit(journal, 4)
+    metadata(journal, 3)
+
+
+@silent("K-09")
+def records_behind_a_commit_are_of_another_leader(run: Run) -> None:
+    journal = run.journal()
+    metadata(journal, 4)
+    commit(journal, 4)
+    metadata(journal, 3, conn=3)
+    read_batch(journal, 4)
 
 
 @bad("K-09")
 def an_offset_is_committed_with_the_epoch_of_something_else(run: Run) -> int:
     journal = run.journal()
-    metadata(journal, 3)
     seq = commit(journal, 4)
-    metadata(journal, 3)
+    read_batch(journal, 4)
     return seq
 
 
@@ -174,15 +204,103 @@ def brokers_name_one_cluster(run: Run) -> None:
     metadata(run.journal(2), 3)
 
 
+def name_cluster(run: Run, node: int, cluster: str, port: int = 9092) -> tuple[int, int]:
+    """Metadata of a broker that lists a broker at this port; the place of the response."""
+    form, journal = messages.MetadataResponse, run.journal(node)
+    asked = journal.request(1, ApiKey.METADATA, 12, METADATA)
+    broker = form.MetadataResponseBroker(1, "h", port)
+    return node, int(journal.response(1, asked, form(cluster_id=cluster, brokers=[broker], controller_id=1)))
+
+
 @bad("M-07")
 def two_brokers_name_two_clusters(run: Run) -> tuple[int, int]:
-    form = messages.MetadataResponse
-    broker = form.MetadataResponseBroker(1, "h", 9092)
-    for node, cluster in ((1, "a"), (2, "b")):
-        journal = run.journal(node)
-        asked = journal.request(1, ApiKey.METADATA, 12, METADATA)
-        seq = journal.response(1, asked, form(cluster_id=cluster, brokers=[broker], controller_id=1))
-    return 2, int(seq)
+    name_cluster(run, 1, "a")
+    place = name_cluster(run, 2, "b")
+    name_cluster(run, 1, "a")
+    return place
+
+
+@good("M-07")
+def a_capture_has_two_clusters(run: Run) -> None:
+    name_cluster(run, 1, "a")
+    name_cluster(run, 2, "b", port=9093)
+    name_cluster(run, 1, "a")
+
+
+@good("M-07")
+def a_cluster_is_made_again_at_the_same_address(run: Run) -> None:
+    name_cluster(run, 1, "a")
+    name_cluster(run, 1, "b")
+
+
+# --- F-06 and O-05
+
+
+@good("F-06")
+def what_was_read_is_below_the_high_watermark(run: Run) -> None:
+    journal = run.journal()
+    read_batch(journal, 3, high=4)
+    read_batch(journal, 4, high=6, stable=5)
+    read_batch(journal, 5, high=6, stable=7)  # the high watermark was read first
+    read_batch(journal, 6, high=7)
+
+
+@bad("F-06")
+def what_was_read_is_at_the_high_watermark(run: Run) -> int:
+    journal = run.journal()
+    read_batch(journal, 3, high=3)
+    return read_batch(journal, 2, high=3)
+
+
+@bad("F-06")
+def what_was_stable_is_above_the_high_watermark(run: Run) -> int:
+    journal = run.journal()
+    read_batch(journal, 2, high=3, stable=9)
+    return read_batch(journal, 2, high=8)
+
+
+@silent("F-06")
+def what_was_read_is_gone_with_an_unclean_election(run: Run) -> None:
+    journal = run.journal()
+    metadata(journal, 3)
+    read_batch(journal, 3, high=4)
+    metadata(journal, 4, conn=3)
+    read_batch(journal, 2, high=3)
+
+
+@good("O-05")
+def the_offset_of_a_time_is_in_the_first_batch_that_has_it(run: Run) -> None:
+    journal = run.journal()
+    for _ in range(2):
+        read_batch(journal, 3, time=1_000)
+        read_batch(journal, 4, time=2_000, count=2)
+        list_offsets(journal, 1_000, 3, 1_000)
+        list_offsets(journal, 1_001, 4, 2_000)
+        list_offsets(journal, 2_001, -1)
+
+
+@good("O-05")
+def a_batch_that_should_be_found_is_there_only_later(run: Run) -> None:
+    journal = run.journal()
+    read_batch(journal, 4, time=2_000)
+    list_offsets(journal, 1_000, 9, 3_000)  # it was deleted before
+    read_batch(journal, 3, time=1_000)
+
+
+@bad("O-05")
+def the_time_of_an_offset_is_not_that_of_its_record(run: Run) -> int:
+    journal = run.journal()
+    read_batch(journal, 3, time=2_000)
+    return list_offsets(journal, 1_000, 3, 1_999)
+
+
+@bad("O-05")
+def a_batch_with_the_time_is_not_found(run: Run) -> int:
+    journal = run.journal()
+    read_batch(journal, 3, time=2_000)
+    seq = list_offsets(journal, 1_000, 4, 2_000)
+    read_batch(journal, 3, time=2_000)
+    return seq
 
 
 # --- fetch sessions
