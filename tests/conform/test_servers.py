@@ -69,14 +69,19 @@ def test_a_run_that_is_cancelled_in_a_rebalance_leaves_nothing(zookeeper: str) -
         await lab.until(lambda: described(lab, group), lambda found: found.group_state == "PreparingRebalance")
         raise asyncio.CancelledError
 
+    delay_s = 600
+
     async def groups_left(lab: Lab) -> list[str]:
+        waiting = asyncio.ensure_future(asyncio.to_thread(cluster.wait_for_requests, api="LeaveGroup"))
+        waiting.add_done_callback(lambda _: cluster.advance(2 * delay_s))
         with pytest.raises(asyncio.CancelledError):
             await run([Case("x", 1, "1", Level.MUST, "A sentence.", "a source", rebalances)], lab, 30, lambda _: None)
+        await waiting
         groups = (await lab.ask(messages.ListGroupsRequest(), 4)).groups
         lab.end()
         return [each.group_id for each in groups]
 
-    config = {"group.initial.rebalance.delay.ms": "500"}
+    config = {"group.initial.rebalance.delay.ms": str(1000 * delay_s)}
     with klamm.Cluster(1, zookeeper=f"{zookeeper}/{unique_name('conform')}", config=config) as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
         assert asyncio.run(groups_left(Lab(host, int(port)))) == []
