@@ -150,10 +150,8 @@ class Passage(ExchangeSink):
             by = "us" if back in done else "peer"
             for each in done:
                 each.result()
-            if by == "peer" and self._broker[1].can_write_eof() and not self._broker[1].is_closing():
-                with suppress(OSError):  # the broker may have gone
-                    self._broker[1].write_eof()
-                await back
+            if by == "peer" and not self._broker[1].is_closing():
+                await self._end_requests(back)
             return by
         except Closed:
             return "us"
@@ -164,6 +162,19 @@ class Passage(ExchangeSink):
             self._client[1].close()
             self._broker[1].close()
             self._seen.closed("us")
+
+    async def _end_requests(self, back: asyncio.Future[None]) -> None:
+        """Tell the broker that no more requests come, and wait for its last responses; TLS cannot say it, so wait for the open ones."""
+        if self._broker[1].can_write_eof():
+            with suppress(OSError):  # the broker may have gone
+                self._broker[1].write_eof()
+            await back
+            return
+        answered = asyncio.ensure_future(self._all_answered.wait())
+        try:
+            await asyncio.wait((answered, back), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            answered.cancel()
 
     # --- requests
 

@@ -83,6 +83,8 @@ def command(
     has_broker_tls = any((upstream_tls, upstream_ca, upstream_certificate, upstream_key, upstream_any_name, upstream_unverified))
     if tls_passthrough and (tls_certificate or has_broker_tls or journal is not None or control_port is not None):
         raise click.UsageError("with --tls-passthrough frames cannot be read: there is no journal, no control API, and no TLS of the proxy")
+    if run is not None and journal is None:
+        raise click.UsageError("--run is the name of a journal's run and needs --journal")
     if tls_certificate is None and (tls_key or tls_client_ca):
         raise click.UsageError("--tls-key and --tls-client-ca need --tls-certificate")
     if upstream_key and upstream_certificate is None:

@@ -49,9 +49,11 @@ class Proxy(Contexts[SteeredProxy, BlockingProxy, AsyncProxy]):
     ) -> None:
         """`upstream` are addresses of brokers, `host:port[,…]`. The other arguments are the options of `klamm proxy`: `journal` is the
         folder of the journals, `client_tls` the certificate that clients see, `broker_tls` how those of brokers are checked
-        (`klamm.proxy.tls`). Raises ValueError for what is not host:port.
+        (`klamm.proxy.tls`). Raises ValueError for what is not host:port, and for a `run` without a journal.
         """
         super().__init__()
+        if run is not None and journal is None:
+            raise ValueError("run is the name of a journal's run: it needs journal")
         texts = upstream.split(",") if isinstance(upstream, str) else list(upstream)
         self._upstream = [address_of(text.strip()) for text in texts]
         self._listen = address_of(listen, lowest_port=0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import klamm
 from klamm.journal.columns import Direction
 from klamm.pipeline.quick.check import check_quickly
 from klamm.protocol import messages
@@ -83,3 +84,8 @@ async def test_bytes_that_the_proxy_does_not_know_pass_as_they_are() -> None:
 async def test_a_cluster_that_does_not_respond_is_one_line() -> None:
     with pytest.raises(ProxyRefused, match=r"^no broker of the cluster responds: 127.0.0.1:\d+: "):
         await Proxy([("127.0.0.1", free_port())]).start()
+
+
+def test_the_name_of_a_run_without_a_journal_is_refused() -> None:
+    with pytest.raises(ValueError, match="run is the name of a journal's run: it needs journal"):
+        klamm.Proxy("kafka:9092", run="one")

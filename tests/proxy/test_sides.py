@@ -102,6 +102,22 @@ async def secured(own: Path) -> AsyncIterator[int]:
     server.close()
 
 
+async def test_a_client_that_ends_its_side_gets_the_last_responses_of_a_broker_with_tls(tmp_path: Path) -> None:
+    """TLS has no end of one side: the proxy keeps its connection to the broker until the responses are there."""
+    own, authority = certificates(tmp_path)
+    async with secured(own) as port:
+        proxy = Proxy([("127.0.0.1", port)], broker_tls=BrokerTls(authority))
+        await proxy.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        for number in (1, 2):
+            writer.write(asked(ApiKey.METADATA, 9, number, messages.MetadataRequest(topics=None)))
+        writer.write_eof()
+        assert [(await frame_of(reader))[4:8] for _ in range(2)] == [b"\0\0\0\1", b"\0\0\0\2"]
+        assert await reader.read() == b""
+        writer.close()
+        await proxy.stop()
+
+
 async def test_tls_that_passes_through_is_not_read_and_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     own, authority = certificates(tmp_path / "one")
     async with secured(own) as port:

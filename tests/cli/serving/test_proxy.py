@@ -39,6 +39,7 @@ UNREAD = "with --tls-passthrough frames cannot be read: there is no journal, no 
     ("options", "text"),
     [
         (["--upstream", "kafka"], "'kafka' is not HOST:PORT"),
+        (["--upstream", "k:1", "--run", "one"], "--run is the name of a journal's run and needs --journal"),
         (["--upstream", "k:1", "--tls-key", __file__], "--tls-key and --tls-client-ca need --tls-certificate"),
         (["--upstream", "k:1", "--upstream-key", __file__], "--upstream-key needs --upstream-certificate"),
         (["--upstream", "k:1", "--upstream-unverified", "--upstream-ca", __file__], "--upstream-unverified checks nothing"),
