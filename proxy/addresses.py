@@ -39,11 +39,17 @@ KINDS = {
     78: Kind("ShareFetchResponse", "node_endpoints"),
     79: Kind("ShareAcknowledgeResponse", "node_endpoints"),
 }
+FEATURES = {b"transaction.version": (ApiKey.PRODUCE, 12, 1)}
+"""What a level of a feature lets clients do: an API, its first version with that, and the highest level without it. From level 2 on a
+producer adds no partitions to its transaction, because Produce 12 does (KIP-890).
+"""
 _ONE_COORDINATOR = range(4)
 """Versions of FindCoordinator whose response is about one key."""
 _WIDTHS = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16,
 }
+_FINALIZED = 2
+"""The tag of finalized features in a response to ApiVersions (KIP-584)."""
 _INT8 = Packed(">b")
 _INT16 = Packed(">h")
 _INT32 = Packed(">i")
@@ -83,7 +89,9 @@ def highest_versions() -> dict[int, int]:
 
 
 def with_known_versions(frame: bytes, version: int, known: Mapping[int, int]) -> bytes:
-    """A response to ApiVersions in which no API has a version above the `known` one. Raises RemoteProtocolError."""
+    """A response to ApiVersions in which no API has a version above the `known` one, and no feature a level that needs a later one.
+    Raises RemoteProtocolError.
+    """
     made = bytearray(frame)
     try:
         if version < 3 or frame[8:10] == UNSUPPORTED_VERSION:
@@ -98,9 +106,32 @@ def with_known_versions(frame: bytes, version: int, known: Mapping[int, int]) ->
             pos += _VERSIONS.size
             if is_flexible:
                 pos = skip_tags(frame, pos)
+        if is_flexible:
+            for place, level in _levels_above(frame, pos + _INT32.size, known):
+                _INT16.pack_into(made, place, level)
     except (error, IndexError) as problem:
         raise RemoteProtocolError(f"its list of APIs ends early: {problem}") from None
     return bytes(made)
+
+
+def _levels_above(frame: bytes, pos: int, known: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Where levels of finalized features are in the tagged fields at `pos` that need later versions, and the levels that do not."""
+    tags, pos = read_uvarint(frame, pos)
+    for _ in range(tags):
+        tag, pos = read_uvarint(frame, pos)
+        size, start = read_uvarint(frame, pos)
+        pos = start + size
+        if tag != _FINALIZED:
+            continue
+        count, at = read_uvarint(frame, start)
+        for _ in range(count - 1):
+            length, at = read_uvarint(frame, at)
+            name, at = frame[at : at + length - 1], at + length - 1
+            if name in FEATURES:
+                key, since, level = FEATURES[name]
+                if known.get(key, since) < since and _INT16.unpack_from(frame, at)[0] > level:
+                    yield at, level
+            at = skip_tags(frame, at + 2 * _INT16.size)
 
 
 class AddressedResponse:

@@ -121,6 +121,24 @@ def test_clients_are_told_no_version_that_cannot_be_read(version: int) -> None:
         with_known_versions(frame(rows)[:25], version, highest_versions())
 
 
+@pytest.mark.parametrize(("known", "level"), [(11, 1), (12, 2)])
+def test_clients_are_told_no_level_of_a_feature_that_needs_a_later_version(known: int, level: int) -> None:
+    """A producer that sees transaction.version 2 does not add partitions to its transaction, and Produce 11 does not either."""
+    Versions = messages.ApiVersionsResponse
+
+    def frame(level: int, produce: int) -> bytes:
+        finalized = [("group.version", 1), ("transaction.version", level), ("metadata.version", 27)]
+        message = Versions(
+            api_keys=[Versions.ApiVersion(ApiKey.PRODUCE, 0, produce)], finalized_features_epoch=5,
+            supported_features=[Versions.SupportedFeatureKey("transaction.version", 0, 2)],
+            finalized_features=[Versions.FinalizedFeatureKey(name, high, 0) for name, high in finalized],
+        )
+        return messages.encode_response(ApiKey.API_VERSIONS, 4, 7, messages.encode(message, 4))
+
+    assert with_known_versions(frame(2, 13), 4, {int(ApiKey.PRODUCE): known}) == frame(level, known)
+    assert with_known_versions(frame(1, 13), 4, {int(ApiKey.PRODUCE): known}) == frame(1, known)
+
+
 def test_every_response_with_a_port_of_a_broker_is_one_of_these() -> None:
     """Of the definitions of all releases that we have. Those of the quorum of KRaft are between controllers."""
 

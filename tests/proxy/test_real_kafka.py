@@ -134,6 +134,13 @@ def test_clients_of_kafka_4_stay_behind_the_proxy_in_its_newest_versions(newest_
         with klamm.Proxy(bootstrap) as proxy, proxy.fault(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", first=2) as fault:
             write_and_read(proxy.bootstrap_servers)
             assert fault.hits == 2
+            sent = java(
+                newest_jars, "org.apache.kafka.tools.ProducerPerformance", "--topic", "j", "--num-records", "500", "--record-size", "100",
+                "--throughput", "-1", "--producer-props", f"bootstrap.servers={proxy.bootstrap_servers}", "--transactional-id", "x",
+                "--transaction-duration-ms", "50",
+            )
+            assert "500 records sent" in sent
+            assert proxy.requests(api="AddPartitionsToTxn")
     used = check(tmp_path / "lake", ("W-05", "W-09"))  # these two know the versions of Kafka 3.9 only
     newest = {ApiKey.METADATA: 13, ApiKey.PRODUCE: 13, ApiKey.FETCH: 18, ApiKey.FIND_COORDINATOR: 6, SHARE_FETCH: 2}
     assert {key: max(used[key]) for key in newest} == newest
