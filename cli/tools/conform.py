@@ -14,7 +14,7 @@ import click
 from klamm.cli.shell.exit_codes import FAILED, SUCCESS, USAGE
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import counted, end_with_failure, say
-from klamm.cli.shell.parameters import Decimal, HostPort, UserPassword
+from klamm.cli.shell.parameters import Decimal, HostPort, UserPassword, Whole
 
 if TYPE_CHECKING:
     from klamm.conform.case import Case, Outcome, Section
@@ -31,6 +31,10 @@ SERVER_S, CLIENT_S = 10, 30
 @click.command(short_help="Test a server or a client of Kafka's protocol case by case.")
 @click.argument("names", nargs=-1, metavar="[HOST:PORT] [SECTION[/CASE]]...")
 @click.option("--client", metavar="COMMAND", help="Test a client, which this shell command starts, instead of a server.")
+@click.option("--server", type=HostPort(), help="Test the client with this server, behind a proxy, instead of a cluster of Klamm.")
+@click.option(
+    "--jobs", type=Whole(1, 64), default=1, show_default=True, help="How many cases of a client run at the same time, each with a cluster."
+)
 @click.option("--strict", is_flag=True, help="A SHOULD that is not obeyed is a failure too.")
 @click.option("--dryrun", is_flag=True, help="List the cases, and send nothing.")
 @click.option("--destructive", is_flag=True, help="Run also cases that change what the suite did not create, such as leaders.")
@@ -43,9 +47,9 @@ SERVER_S, CLIENT_S = 10, 30
 @click.option("--junit", type=FILE, help="Write the run as JUnit's XML.")
 @click.option("--html", type=FILE, help="Write one page with the frames of each case, decoded, and the responses of Apache Kafka.")
 def command(
-    names: tuple[str, ...], client: str | None, strict: bool, dryrun: bool, destructive: bool, timeout: float | None,
-    sasl_listener: tuple[str, int] | None, sasl_user: tuple[str, str] | None, sasl_mechanism: str, verbose: bool, as_json: bool,
-    junit: Path | None, html: Path | None,
+    names: tuple[str, ...], client: str | None, server: tuple[str, int] | None, jobs: int, strict: bool, dryrun: bool, destructive: bool,
+    timeout: float | None, sasl_listener: tuple[str, int] | None, sasl_user: tuple[str, str] | None, sasl_mechanism: str, verbose: bool,
+    as_json: bool, junit: Path | None, html: Path | None,
 ) -> int:
     """Test a server or a client of Kafka's protocol, case by case: frames, versions, records, groups, transactions and more.
 
@@ -57,7 +61,8 @@ def command(
     "conform-" and deletes them at the end. The exit code is 0 if no case failed, 1 if one did, and 2 for a wrong command line or a
     server that cannot be reached.
 
-    With --client a cluster in this process is the server: it has faults, loses brokers and moves leaders. COMMAND is started for each
+    With --client a cluster in this process is the server: it has faults, loses brokers and moves leaders. With --server another one is,
+    and cases that steer the cluster are Missing. COMMAND is started for each
     case, with TESTCASE, BOOTSTRAP and what it needs besides in its environment (docs/conform.md). It ends with 0 if it did its task, 1
     if it could not, and 127 if it does not support it (Missing). The frames that it sent decide. If all are Missing, the exit code is 2.
 
@@ -69,14 +74,16 @@ def command(
     """
     from klamm.conform.runner import NoSuchCase, chosen
 
-    server = None if client is not None else _server(names)
+    if client is None and (server or jobs > 1):
+        raise click.UsageError("--server and --jobs are about --client")
+    address = None if client is not None else _server(names)
     if client is not None and (destructive or sasl_listener or sasl_user):
         raise click.UsageError("--client goes without --destructive, --sasl-listener and --sasl-user: these are about a server")
     if (sasl_listener is None) != (sasl_user is None):
         raise click.UsageError("--sasl-listener and --sasl-user belong together")
     try:
-        wanted = names if server is None else names[1:]
-        selected = [case for case in chosen(_sections(server is None), wanted) if destructive or not case.destructive]
+        wanted = names if address is None else names[1:]
+        selected = [case for case in chosen(_sections(address is None), wanted) if destructive or not case.destructive]
     except NoSuchCase as wrong:
         raise click.UsageError(str(wrong)) from None
     if dryrun:
@@ -85,12 +92,13 @@ def command(
     for file in (junit, html):
         _check_writable(file)
     if client is not None:
-        return _run(_client_bench(client), selected, strict, timeout or CLIENT_S, verbose, as_json, junit, html)
+        benches = [_client_bench(client, server) for _ in range(jobs)]
+        return _run(benches, selected, strict, timeout or CLIENT_S, verbose, as_json, junit, html)
     from klamm.conform.lab import Lab, SaslPlace
 
-    assert server is not None
+    assert address is not None
     sasl = SaslPlace(*sasl_listener, sasl_mechanism, *sasl_user) if sasl_listener is not None and sasl_user is not None else None
-    return _run(Lab(*server, sasl), selected, strict, timeout or SERVER_S, verbose, as_json, junit, html)
+    return _run([Lab(*address, sasl)], selected, strict, timeout or SERVER_S, verbose, as_json, junit, html)
 
 
 def _server(names: tuple[str, ...]) -> tuple[str, int]:
@@ -110,12 +118,12 @@ def _sections(of_clients: bool) -> Sequence[Section]:
     return SECTIONS
 
 
-def _client_bench(command: str) -> Bench:
+def _client_bench(command: str, server: tuple[str, int] | None) -> Bench:
     """What clients are tested with. Its brokers say nothing of what the suite does to them."""
     from klamm.conform.clients.client_lab import ClientLab
 
     logging.getLogger("klamm").setLevel(logging.CRITICAL)
-    return ClientLab(command)
+    return ClientLab(command, server=server)
 
 
 def _check_writable(file: Path | None) -> None:
@@ -144,12 +152,14 @@ def _list(cases: list[Case], as_json: bool) -> None:
 
 
 def _run(
-    lab: Bench, cases: list[Case], strict: bool, timeout_s: float, verbose: bool, as_json: bool, junit: Path | None, html: Path | None
+    labs: list[Bench], cases: list[Case], strict: bool, timeout_s: float, verbose: bool, as_json: bool, junit: Path | None,
+    html: Path | None,
 ) -> int:
     from klamm.conform import reports
     from klamm.conform.case import Result, Unreachable
-    from klamm.conform.runner import run
+    from klamm.conform.runner import run_together
 
+    lab = labs[0]
     quiet = () if verbose else (Result.PASS, Result.MISSING, Result.INFO)
 
     def show(outcome: Outcome) -> None:
@@ -158,7 +168,7 @@ def _run(
                 say(printable(each))
 
     try:
-        outcomes, left = asyncio.run(run(cases, lab, timeout_s, show))
+        outcomes, left = asyncio.run(run_together(cases, labs, timeout_s, show))
     except Unreachable as reason:
         end_with_failure("klamm conform", printable(str(reason)), USAGE)
     if junit is not None:

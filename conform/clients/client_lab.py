@@ -1,7 +1,8 @@
 """What a case for clients works with: a cluster that it steers, the client's command, and the frames that the client sent.
 
 The cluster runs in this process. It is made whole again before each case, and each case has a topic and a group of its own. A case with
-other brokers or configs gets another cluster, which stays until the end of the run.
+other brokers or configs gets another cluster, which stays until the end of the run. Instead of it there may be another server behind a
+proxy (`other_server.py`), which cannot be steered.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from contextlib import AsyncExitStack
 from typing import Any, NoReturn
 
 from klamm.conform.case import Absent, Broken, Case, Exchange, Unreachable
+from klamm.conform.clients import other_server
 from klamm.conform.clients.judge import SentBatch, sent_batches, values_of
 from klamm.conform.clients.program import NOT_SUPPORTED, Program, Told
 from klamm.conform.connection import CLIENT_ID
 from klamm.conform.lab import Lab, batch
-from klamm.protocol.records.batch import each_header
+from klamm.protocol.addresses import Address
+from klamm.protocol.records.batch import Codec, each_header
+from klamm.proxy.proxy import ProxyRefused
 from klamm.testing import AsyncCluster, Cluster, Refused
 from klamm.testing.fault import Fault
 from klamm.testing.request import Request
@@ -59,10 +63,13 @@ class ClientLab:
     cluster: AsyncCluster
     party = "client"
 
-    def __init__(self, command: str, zookeeper: str | None = None) -> None:
-        """`command` is one of the shell. `zookeeper` is host:port, with a path that nobody else uses; without it one is started."""
+    def __init__(self, command: str, zookeeper: str | None = None, server: Address | None = None) -> None:
+        """`command` is one of the shell. `zookeeper` is host:port, with a path that nobody else uses; without it one is started. `server`
+        takes the place of the cluster of the suite.
+        """
         self._command = command
         self._zookeeper_address = zookeeper
+        self._server = server
         self.case_id = ""
         self.topic = self.group = self.output = ""
         self._exchanges: list[Exchange] = []
@@ -86,7 +93,7 @@ class ClientLab:
             await self._prepare({})
         except BaseException as error:
             await self.clean_up(0)
-            if isinstance(error, OSError | EmbeddedZooKeeperError):
+            if isinstance(error, OSError | EmbeddedZooKeeperError | ProxyRefused):
                 raise Unreachable(f"the cluster of the suite cannot be started: {error}") from None
             raise
 
@@ -105,19 +112,23 @@ class ClientLab:
         self._programs.clear()
         for lab in self._labs.values():
             lab.end()
-        self._labs.clear()
+        if self._server is None:
+            self._labs.clear()
 
     async def clean_up(self, limit_s: float) -> str:
-        """Stop the clusters. Nothing is left behind: they were those of the run."""
+        """Stop the clusters. Nothing is left behind in those of the run."""
+        left = [await lab.clean_up(limit_s) for lab in self._labs.values()]
         await self._stack.aclose()
         if self._zookeeper is not None:
             await asyncio.to_thread(self._zookeeper.stop)
-        return ""
+        return ", ".join(filter(None, left))
 
     async def prepare(self, case: Case) -> None:
         """Have a cluster as the case needs it. Raises Absent: what goes wrong here is not the client's."""
         try:
             await self._prepare(case.shape)
+        except Absent:
+            raise
         except Exception as error:
             raise Absent(f"the cluster of the suite cannot be started: {error}") from error
 
@@ -126,7 +137,7 @@ class ClientLab:
         key = repr(sorted(shape.items()))
         self._count += 1
         try:
-            if key in self._clusters:
+            if key in self._clusters and self._server is None:
                 await self._clusters[key].restore()
         except Refused:
             del self._clusters[key]  # it cannot be made whole
@@ -136,6 +147,11 @@ class ClientLab:
         self.topic, self.group = self.cluster.topic_name(f"conform-{self._count}"), f"conform-group-{self._count}"
 
     async def _started(self, shape: Shape) -> AsyncCluster:
+        if self._server is not None:
+            if shape:
+                raise Absent("the case needs a cluster of its own, which is one of the suite")
+            other: Any = await self._stack.enter_async_context(other_server.OtherServer(self._server))
+            return other  # type: ignore[no-any-return] # it has those methods of a cluster that need no steering
         if self._zookeeper_address is None:
             self._zookeeper = EmbeddedZooKeeper()
             self._zookeeper_address = await asyncio.to_thread(self._zookeeper.start)
@@ -225,7 +241,31 @@ class ClientLab:
 
     async def create(self, partitions: int | None = None, **more: Any) -> None:
         """Create the topic of the case."""
-        await self.cluster.create_topic(self.topic, partitions, **more)
+        if self._server is None:
+            await self.cluster.create_topic(self.topic, partitions, **more)
+        else:
+            self.topic = await other_server.create(await self.lab(), partitions, more)
+
+    async def fill(self, count: int, *values: str, codec: Codec = Codec.NONE, **topic: Any) -> None:
+        """Create the topic of the case, with a batch of the numbers below `count`, and then these values."""
+        await self.create(**topic)
+        await self.write_numbers(0, count, codec=codec)
+        if values:
+            await self.write(*values)
+
+    async def reader(self, count: int, config: dict[str, str] | None = None, **topic: Any) -> Program:
+        """A consumer without a group that has read the numbers below `count` of the topic of the case, which is created."""
+        await self.fill(count, **topic)
+        program = await self.begin_client("consume", config)
+        await self.consumed(program, count)
+        return program
+
+    async def end_reader(self, program: Program, count: int = 0, end: int = 0) -> None:
+        """Write these numbers and the end, and wait for the end of the consumer."""
+        if end > count:
+            await self.write_numbers(count, end)
+        await self.write(END)
+        await self.finish(program)
 
     def fault(self, **arguments: Any) -> Fault:
         """A fault for requests of the client."""
@@ -237,8 +277,7 @@ class ClientLab:
         """The suite's own client, which connects to the cluster as it is now."""
         key = self.cluster.bootstrap_servers
         if key not in self._labs:
-            _, host, port = self.cluster.addresses[0]
-            self._labs[key] = Lab(host, port)
+            self._labs[key] = Lab(*(self._server or self.cluster.addresses[0][1:]))
             await self._labs[key].start()
         return self._labs[key]
 

@@ -23,15 +23,12 @@ RETRIABLE = "Kafka protocol guide, error codes: the error is retriable"
 
 async def _read(lab: ClientLab, config: dict[str, str] | None = None, offset: int = 0, count: int = COUNT, **fault: Any) -> None:
     """Let a consumer meet a fault when it has read half of the records; it must read all, once and in order."""
-    await lab.create()
-    await lab.write_numbers(0, count // 2)
+    await lab.fill(count // 2)
     program = await lab.begin_client("consume", config, OFFSET=offset)
     await lab.consumed(program, count // 2 - offset)
     met = lab.fault(topic=lab.topic, **{"api": "Fetch", "first": 2} | fault)
     await lab.met(met, program)
-    await lab.write_numbers(count // 2, count)
-    await lab.write(END)
-    await lab.finish(program)
+    await lab.end_reader(program, count // 2, count)
     expect_numbers(program.values[:-1], count, "what the client read")
 
 
@@ -54,14 +51,9 @@ for index, level, what, effect, source in THROUGH:
 
 async def _read_through_a_move(lab: ClientLab) -> Program:
     """Read half of the records from one leader, and the rest from the next one; the client has ended then."""
-    await lab.create(replicas=[[2, 3, 1]])
-    await lab.write_numbers(0, COUNT // 2)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT // 2)
+    program = await lab.reader(COUNT // 2, replicas=[[2, 3, 1]])
     await lab.cluster.stop_broker(2)
-    await lab.write_numbers(COUNT // 2, COUNT)
-    await lab.write(END)
-    await lab.finish(program)
+    await lab.end_reader(program, COUNT // 2, COUNT)
     return program
 
 
@@ -83,26 +75,20 @@ def _asks_for(fetch: Request) -> bool:
     MUST, 12, "With an offset out of range a consumer goes where auto.offset.reset says.", "Kafka documentation: auto.offset.reset"
 )
 async def _(lab: ClientLab) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT)
-    await lab.write(END)
+    await lab.fill(COUNT, END)
     program = await lab.client("consume", OFFSET=1000)
     expect_numbers(program.values[:-1], COUNT, "what the client read")
 
 
 async def _session(lab: ClientLab, error: str) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT)
+    program = await lab.reader(COUNT)
     if not any(_has_session(each) for each in lab.requests("Fetch")):
         raise Absent("the client has no fetch sessions")
     await lab.met(lab.fault(api="Fetch", error=error, first=1), program)
     await lab.write("more")
     await lab.consumed(program, COUNT + 1)
     await lab.until(lambda: _follow(lab, error), program)
-    await lab.write(END)
-    await lab.finish(program)
+    await lab.end_reader(program)
     for wanted in _follow(lab, error):
         expect(wanted.request.session_epoch in (0, -1), f"after {error} the session has epoch {wanted.request.session_epoch}")
         expect(_asks_for(wanted), f"after {error} no partition is named")
@@ -126,13 +112,9 @@ for index, error in enumerate(("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESS
 
 @SECTION.client(MUST, 15, "The epoch of a fetch session rises by one with each request.", "KIP-227")
 async def _(lab: ClientLab) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT)
+    program = await lab.reader(COUNT)
     await lab.asked("Fetch", len(lab.requests("Fetch")) + 4, program)
-    await lab.write(END)
-    await lab.finish(program)
+    await lab.end_reader(program)
     epochs: dict[tuple[str, int], int] = {}
     for each in lab.requests("Fetch"):
         if _has_session(each) and each.request.session_epoch > 0:
@@ -148,18 +130,15 @@ async def _(lab: ClientLab) -> None:
     "Kafka documentation: record batch",
 )
 async def _(lab: ClientLab) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT, codec=Codec.GZIP)
-    await lab.write(END)
+    await lab.fill(COUNT, END, codec=Codec.GZIP)
     program = await lab.client("consume", OFFSET=7)
     expect(program.values == [*map(str, range(7, COUNT)), END], f"the client read {program.values}, from offset 7")
 
 
 async def _codec(lab: ClientLab, codec: Codec) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT, codec=codec)
-    await lab.write(END)
-    expect_numbers((await lab.client("consume")).values[:-1], COUNT, "what the client read")
+    """`CODEC` lets a client end with 127 that lacks the library."""
+    await lab.fill(COUNT, END, codec=codec)
+    expect_numbers((await lab.client("consume", CODEC=codec.name.lower())).values[:-1], COUNT, "what the client read")
 
 
 for index, codec in enumerate((Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD), 17):
@@ -204,14 +183,10 @@ async def _(lab: ClientLab) -> None:
 
 @SECTION.client(SHOULD, 23, "After a throttled Fetch response the connection is silent until the throttle time is over.", "KIP-219")
 async def _(lab: ClientLab) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT)
+    program = await lab.reader(COUNT)
     fault = lab.fault(api="Fetch", topic=lab.topic, throttle_time_ms=1500, first=1)
     await lab.met(fault, program)
-    await lab.write(END)
-    await lab.finish(program)
+    await lab.end_reader(program)
     at = fault.last[0].correlation_id  # type: ignore[union-attr]
     throttled = next(each for each in lab.requests("Fetch") if each.correlation_id == at)
     expect_silence(lab.requests("Fetch"), throttled, 1500)
@@ -238,27 +213,17 @@ def _last_epoch(fetch: Request) -> int:
 
 @SECTION.client(MUST, 25, "A consumer goes on at the new leader when the old one dies.", "Kafka documentation: replication")
 async def _(lab: ClientLab) -> None:
-    await lab.create(replicas=[[2, 3, 1]])
-    await lab.write_numbers(0, COUNT // 2)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT // 2)
+    program = await lab.reader(COUNT // 2, replicas=[[2, 3, 1]])
     await lab.cluster.kill_broker(2)
-    await lab.write_numbers(COUNT // 2, COUNT)
-    await lab.write(END)
-    await lab.finish(program)
+    await lab.end_reader(program, COUNT // 2, COUNT)
     expect_numbers(program.values[:-1], COUNT, "what the client read")
 
 
 @SECTION.client(MUST, 26, "The leader epoch of a Fetch request is -1, or one that a broker has told, and never falls.", "KIP-320")
 async def _(lab: ClientLab) -> None:
-    await lab.create(replicas=[[2, 3, 1]])
-    await lab.write_numbers(0, COUNT // 2)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT // 2)
+    program = await lab.reader(COUNT // 2, replicas=[[2, 3, 1]])
     await lab.cluster.restart_broker(2)
-    await lab.write_numbers(COUNT // 2, COUNT)
-    await lab.write(END)
-    await lab.finish(program)
+    await lab.end_reader(program, COUNT // 2, COUNT)
     told, newest = {-1}, -1
     for each in lab.requests("Metadata", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"):
         if each.response is not None:
@@ -306,9 +271,7 @@ async def _(lab: ClientLab) -> None:
 
 
 async def _listed(lab: ClientLab, error: str) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT)
-    await lab.write(END)
+    await lab.fill(COUNT, END)
     lab.fault(api="ListOffsets", topic=lab.topic, error=error, first=2)
     program = await lab.client("consume", OFFSET=1000)
     expect_numbers(program.values[:-1], COUNT, "what the client read")
@@ -320,15 +283,11 @@ for index, error in enumerate(("NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE",
 
 @SECTION.client(SHOULD, 32, "A consumer waits between repeats of a Fetch request with a retriable error.", "KIP-580")
 async def _(lab: ClientLab) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT)
-    program = await lab.begin_client("consume")
-    await lab.consumed(program, COUNT)
+    program = await lab.reader(COUNT)
     with lab.fault(api="Fetch", topic=lab.topic, error="NOT_LEADER_OR_FOLLOWER") as fault:
         await lab.met(fault, program)
         await lab.pause(1500, program)
-    await lab.write(END)
-    await lab.finish(program)
+    await lab.end_reader(program)
     expect_at_most(with_error(lab.requests("Fetch"), "NOT_LEADER_OR_FOLLOWER"), 50, 1000)
 
 

@@ -141,10 +141,7 @@ async def _(lab: ClientLab) -> None:
 
 @SECTION.client(SHOULD, 11, "A consumer goes on with a topic that was deleted and created again.", "KIP-516")
 async def _(lab: ClientLab) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT)
-    program = await lab.begin_client("consume", {"metadata.max.age.ms": "1000"})
-    await lab.consumed(program, COUNT)
+    program = await lab.reader(COUNT, {"metadata.max.age.ms": "1000"})
     await lab.cluster.delete_topic(lab.topic)
     await lab.create()
     await lab.write(END)
@@ -167,9 +164,7 @@ async def _(lab: ClientLab) -> None:
 
 @SECTION.client(MUST, 13, "A slow Metadata response does not end the client.", "Kafka documentation: request.timeout.ms")
 async def _(lab: ClientLab) -> None:
-    await lab.create()
-    await lab.write_numbers(0, COUNT)
-    await lab.write(END)
+    await lab.fill(COUNT, END)
     lab.fault(api="Metadata", delay_ms=1500, first=2)
     expect_numbers((await lab.client("consume")).values[:-1], COUNT, "what the client read")
 

@@ -143,9 +143,11 @@ for index, (api, error) in enumerate(
 async def _(lab: ClientLab) -> None:
     await lab.create()
     config = {"transactional.id": f"{lab.group}-id", "transaction.timeout.ms": "20000"}
-    program = await lab.begin_client("transaction", config, RECORDS=60, PAUSE_MS=25)
-    await lab.consumed(program, 5)
+    program = await lab.begin_client("transaction", config, RECORDS=COUNT)
+    end = lab.fault(api="EndTxn", drop=True)
+    await lab.met(end, program)
     await lab.cluster.expire_transaction(f"{lab.group}-id")
+    end.remove()
     await lab.finish(program, may_fail=True)
     expect(await _committed(lab) == 0, "records of the transaction that timed out are committed")
 

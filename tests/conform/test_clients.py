@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,22 +22,23 @@ from klamm.conform.clients.judge import SentBatch, expect_sequences, refused
 from klamm.conform.clients.program import Program
 from klamm.conform.lab import batch
 from klamm.conform.reports import request_text, response_text
-from klamm.conform.runner import chosen, run
+from klamm.conform.runner import chosen, run_together
 from klamm.protocol.records.batch import read_header
+from klamm.tests.conform import adapters
 from klamm.tests.harness.names import unique_name
 from klamm.tests.harness.waits import wait_for
 
-ADAPTERS = Path(__file__).with_name("clients")
-PYTHON = f"{sys.executable} {ADAPTERS / 'confluent.py'}"
+PYTHON = adapters.CLIENTS["librdkafka"](Path())
 QUICK = ("produce/3.1", "groups/5.17", "transactions/6.20", "admin/7.1")
 """Cases for the tests that are run each time."""
 
 
 def outcomes_of(
-    program: str, names: tuple[str, ...], zookeeper: str, sections: tuple[ClientSection, ...] = SECTIONS, limit_s: float = 30
+    program: str, names: tuple[str, ...], zookeeper: str, sections: tuple[ClientSection, ...] = SECTIONS, limit_s: float = 30,
+    jobs: int = 1,
 ) -> list[Outcome]:
-    lab = ClientLab(program, f"{zookeeper}/{unique_name('conform')}")
-    outcomes, left = asyncio.run(run(chosen(sections, names), lab, limit_s, lambda _: None))
+    labs = [ClientLab(program, f"{zookeeper}/{unique_name('conform')}") for _ in range(jobs)]
+    outcomes, left = asyncio.run(run_together(chosen(sections, names), labs, limit_s, lambda _: None))
     assert left == ""
     return outcomes
 
@@ -213,7 +211,7 @@ def test_the_command_lists_and_refuses() -> None:
 
 
 def failed(program: str, zookeeper: str) -> set[str]:
-    return {each.case.id for each in outcomes_of(program, (), zookeeper) if each.result is Result.FAIL}
+    return {each.case.id for each in outcomes_of(program, (), zookeeper, jobs=3) if each.result is Result.FAIL}
 
 
 HANGS_AFTER_OFFSET_FETCH = {"groups/5.16"}
@@ -230,40 +228,17 @@ def test_librdkafka(zookeeper: str) -> None:
 @pytest.mark.reference
 @pytest.mark.timeout(900)
 def test_java_passes(zookeeper: str, kafka_jars: Path, tmp_path: Path) -> None:
-    assert failed(java(kafka_jars, tmp_path), zookeeper) == set()
+    assert failed(adapters.java(lambda: kafka_jars, tmp_path), zookeeper) == set()
 
 
-def java(folder: Path, classes: Path) -> str:
-    """The command of the Java adapter, compiled with the clients of this folder."""
-    names = ("kafka-clients", "lz4-java", "snappy-java", "zstd-jni", "slf4j-api")
-    path = os.pathsep.join(str(each) for name in names for each in folder.glob(f"{name}-*.jar"))
-    subprocess.run(["javac", "-d", classes, "-cp", path, *(ADAPTERS / "java").glob("*.java")], check=True)
-    return f"java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp {classes}{os.pathsep}{path} Adapter"
-
-
-SOME = ("negotiation/1.9", "produce/3.1", "groups/5.1", "groups/5.23", "transactions/6.1", "transactions/6.3")
+SOME = ("negotiation/1.10", "produce/3.1", "groups/5.1", "groups/5.23", "transactions/6.1", "transactions/6.3")
 """Cases that all adapters pass."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["kafka_python", "aiokafka"])
-def test_adapters_in_python_pass_some_cases(zookeeper: str, name: str) -> None:
-    assert passed(f"{sys.executable} {ADAPTERS / f'with_{name}.py'}", zookeeper) == set(SOME)
-
-
-@pytest.mark.slow
-def test_the_adapter_of_kafkajs_passes_some_cases_without_a_group(zookeeper: str) -> None:
-    """It cannot read without a group."""
-    modules = Path(sys.executable).parents[1] / "node"
-    assert passed(f"node {ADAPTERS / 'with_kafkajs.mjs'} {modules}", zookeeper) == set(SOME) - {"negotiation/1.9"}
-
-
-@pytest.mark.slow
-def test_the_adapter_of_franz_go_passes_some_cases(zookeeper: str, tmp_path: Path) -> None:
-    program = tmp_path / "franz"
-    build = ["go", "-C", str(ADAPTERS / "go"), "build", "-buildvcs=false", "-o", str(program), "./franz"]
-    subprocess.run(build, check=True)
-    assert passed(str(program), zookeeper) == set(SOME)
+@pytest.mark.parametrize("name", [name for name in adapters.CLIENTS if "Java" not in name])
+def test_adapters_pass_some_cases(zookeeper: str, tmp_path: Path, name: str) -> None:
+    assert passed(adapters.CLIENTS[name](tmp_path), zookeeper) == set(SOME)
 
 
 def passed(program: str, zookeeper: str) -> set[str]:

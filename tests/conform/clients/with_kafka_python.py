@@ -1,57 +1,41 @@
 """An adapter of kafka-python for `klamm conform --client`."""
 
-import os
-import sys
-import time
-from typing import Any
+from contextlib import suppress
 
+import task
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.codec import has_lz4, has_snappy, has_zstd
 from kafka.errors import CommitFailedError
 
-env, task, topic, place = os.environ, os.environ["TESTCASE"], os.environ["TOPIC"], int(os.environ["PARTITION"])
-config: Any = {name.replace(".", "_"): value for name, value in (line.split("=", 1) for line in env["CONFIG"].splitlines())}
-if config.keys() & {"partition_assignment_strategy"} and config.pop("partition_assignment_strategy") != "range":
-    sys.exit(127)
-config = {name: int(value) if value.isdigit() and name != "acks" else value for name, value in config.items()}
-config |= {name: config[name] == "true" for name in ("enable_idempotence", "enable_auto_commit") if name in config}
-config |= {"acks": int(config["acks"])} if config.get("acks", "all") != "all" else {}
+task.supports("produce", "transaction", "consume", "group")
+config, strategy = task.pythonic(), task.config.get("partition.assignment.strategy", "range")
+config.pop("partition_assignment_strategy", None)
+config["acks"] = int(config["acks"]) if config.get("acks", "all") != "all" else "all"
+codecs = {"gzip": True, "snappy": has_snappy(), "lz4": has_lz4(), "zstd": has_zstd()}
+if strategy != "range" or not codecs[task.config.get("compression.type") or task.env.get("CODEC") or "gzip"]:
+    task.supports()
 
-def tell(partition, offset, value):
-    print(f'{{"partition": {partition}, "offset": {offset}, "value": "{value}"}}', flush=True)
-
-def produce(producer, first):
+def produce(producer, number):
     sent = []
-    for number in range(first, first + int(env["RECORDS"])):
-        value = str(number).ljust(int(env["SIZE"]), ".")
-        sent.append(producer.send(topic, value.encode(), partition=place))
-        sent[-1].add_callback(lambda at, value=value: tell(at.partition, at.offset, value))
-        sent[0].get(60) if number == first else time.sleep(int(env["PAUSE_MS"]) / 1000)
+    for at, value in enumerate(task.values(number)):
+        sent.append(producer.send(task.topic, value.encode(), partition=task.partition))
+        sent[-1].add_callback(lambda to, value=value: task.tell(to.partition, to.offset, value))
+        task.pause() if at else sent[0].get(60)
     for each in sent:
         each.get(60)
 
-if task not in ("produce", "transaction", "consume", "group"):
-    sys.exit(127)
-if task in ("produce", "transaction"):
-    producer = KafkaProducer(bootstrap_servers=env["BOOTSTRAP"].split(","), **config)
-    producer.init_transactions() if task == "transaction" else None
-    for number in range(int(env["TRANSACTIONS"])):
-        producer.begin_transaction() if task == "transaction" else None
-        produce(producer, number * int(env["RECORDS"]))
-        if task == "transaction":
-            producer.commit_transaction() if env["END"] == "commit" else producer.abort_transaction()
+if task.name in ("produce", "transaction"):
+    producer = KafkaProducer(**config)
+    task.transact(producer, produce)
     producer.close(10)
 else:
-    group = env["GROUP"] if task == "group" else None
-    consumer, ended = KafkaConsumer(bootstrap_servers=env["BOOTSTRAP"].split(","), group_id=group, **config), False
-    consumer.subscribe([topic]) if group else consumer.assign([TopicPartition(topic, place)])
-    group or consumer.seek(TopicPartition(topic, place), int(env["OFFSET"]))
+    config.pop("acks")
+    part, is_member, ended = TopicPartition(task.topic, task.partition), task.name == "group", False
+    consumer = KafkaConsumer(group_id=task.group if is_member else None, **config)
+    consumer.subscribe([task.topic]) if is_member else [consumer.assign([part]), consumer.seek(part, task.offset)]
     while not ended:
-        records = [each for batch in consumer.poll(100).values() for each in batch]
-        for each in records:
-            tell(each.partition, each.offset, each.value.decode())
-            ended = ended or each.value == b"end"
-        try:
-            consumer.commit() if group and records else None
-        except CommitFailedError:
-            pass  # the group rebalances: the next poll joins it again
+        read = [each for batch in consumer.poll(100).values() for each in batch]
+        ended = True in [task.tell(each.partition, each.offset, each.value) for each in read]
+        with suppress(CommitFailedError):  # the group rebalances: the next poll joins it again
+            read and is_member and consumer.commit()
     consumer.close()
