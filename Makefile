@@ -23,6 +23,7 @@ LONG_WORKERS ?= $(if $(filter 3,$(WORKERS)),2,$(WORKERS))
 SEED ?=
 MINUTES ?=
 DUEL ?=
+MATRIX ?=
 
 # Every process of every command finds compiled bytecode, also where the environment forbids writing it: otherwise each process that a
 # test starts compiles all of Klamm again (0.4 s).
@@ -170,6 +171,11 @@ test-judge: setup ## Tell all stories to a real Kafka behind recording proxies: 
 duel: setup ## Tell random stories to a real Kafka and to Klamm (make duel SEED=7 MINUTES=60); what differs goes to build/duel
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@exec $(BIN)/python -m klamm.tests.duel $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(DUEL)
+
+.PHONY: matrix
+matrix: setup $(NODE)/.kafkajs-$(KAFKAJS) ## Run seven clients with five servers, write build/matrix.html (MATRIX="--client sarama --server kfake" for some; Go, JDK 17, Maven, Node)
+	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
+	@$(BIN)/python -m klamm.tests.conform.matrix $(MATRIX)
 
 .PHONY: bench
 bench: setup ## Measure: requests, the controller's work, start, memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -175,7 +175,39 @@ def as_html(server: str, outcomes: Sequence[Outcome], left: str) -> str:
     )
 
 
-def _html_case(outcome: Outcome) -> str:
+def as_matrix(cells: Mapping[tuple[str, str], Sequence[Outcome]]) -> str:
+    """One page: (client, server) → how many of its cases passed and failed, with the frames of those that a pair does not obey."""
+    clients, servers = dict.fromkeys(client for client, _ in cells), dict.fromkeys(server for _, server in cells)
+    head = "".join(f"<th>{escape(server)}</th>" for server in servers)
+    rows = "".join(
+        f"<tr><td>{escape(client)}</td>" + "".join(_cell(client, server, cells.get((client, server), ())) for server in servers) + "</tr>"
+        for client in clients
+    )
+    pairs = "".join(
+        f'<h2 id="{_anchor(*pair)}">{escape(pair[0])} and {escape(pair[1])}</h2>'
+        + "".join(_html_case(each, f"{_anchor(*pair)}-", each.is_broken) for each in outcomes)
+        for pair, outcomes in cells.items()
+    )
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Clients and servers</title><style>{_STYLE}</style>'
+        f"<h1>Clients and servers</h1><table><tr><th>Client</th>{head}</tr>{rows}</table>{pairs}</html>\n"
+    )
+
+
+def _cell(client: str, server: str, outcomes: Sequence[Outcome]) -> str:
+    """The counts of a pair, with a link to the first case that failed."""
+    counts, broken = totals(outcomes), [each for each in outcomes if each.is_broken]
+    text = ", ".join(f"{count} {result}" for result, count in counts.items() if count) or "not run"
+    result = "Fail" if counts["Fail"] else "Non-strict" if broken else "Pass" if counts["Pass"] else "Missing"
+    target = f"{_anchor(client, server)}-{broken[0].case.id}" if broken else _anchor(client, server)
+    return f'<td><a class="{result}" href="#{escape(target)}">{text}</a></td>'
+
+
+def _anchor(client: str, server: str) -> str:
+    return "-".join(f"{client} {server}".split())
+
+
+def _html_case(outcome: Outcome, prefix: str = "", has_frames: bool = True) -> str:
     case, result = outcome.case, outcome.result.value
     answers = "".join(
         f"<tr><td>Apache Kafka {release}</td><td>{escape(one)}</td><td>{escape(text)}</td></tr>"
@@ -183,11 +215,11 @@ def _html_case(outcome: Outcome) -> str:
     )
     pairs = "".join(
         f'<div class="pair"><pre>{escape(request_text(each))}</pre><pre>{escape(response_text(each))}</pre></div>'
-        for each in outcome.exchanges
+        for each in (outcome.exchanges if has_frames else ())
     )
     output = f"<pre>{escape(outcome.output)}</pre>" if outcome.output else ""
     return (
-        f'<details id="{escape(case.id)}"{" open" if result == "Fail" else ""}><summary><span class="r {result}">{result}</span> '
+        f'<details id="{escape(prefix + case.id)}"{" open" if result == "Fail" else ""}><summary><span class="r {result}">{result}</span> '
         f"{escape(case.id)} {escape(case.sentence)}</summary><p>{case.level.value}. {escape(case.source)}. "
         f"{escape(outcome.reason)}</p>{output}<table>{answers}</table>{pairs}</details>"
     )

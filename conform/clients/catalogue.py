@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from klamm.conform.clients import admin, fetch, groups, metadata, negotiation, produce, transactions
+from klamm.conform.clients import admin, fetch, groups, metadata, negotiation, produce, sasl, transactions
 from klamm.conform.clients.client_section import ClientSection
 
 SECTIONS: tuple[ClientSection, ...] = tuple(
-    module.SECTION for module in (negotiation, metadata, produce, fetch, groups, transactions, admin)
+    module.SECTION for module in (negotiation, metadata, produce, fetch, groups, transactions, admin, sasl)
 )

@@ -9,18 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from klamm.tests.reference import jars as reference
+from klamm.tests.harness import newest_kafka
 
 FOLDER = Path(__file__).with_name("clients")
-NEWEST_KAFKA = "4.4.0"
 JARS = ("kafka-clients", "lz4-java", "snappy-java", "zstd-jni", "slf4j-api")
-
-
-def newest_jars() -> Path:
-    """The jars of Kafka 4.4.0, fetched once."""
-    needed = tuple(f"org.apache.kafka:{name}:{NEWEST_KAFKA}" for name in ("kafka_2.13", "kafka-tools", "kafka-clients"))
-    reference.ARTIFACTS.setdefault(NEWEST_KAFKA, (*needed, "org.slf4j:slf4j-nop:1.7.36"))
-    return reference.jars(NEWEST_KAFKA)
 
 
 def python(name: str, folder: Path) -> str:
@@ -55,7 +47,7 @@ def kafkajs(folder: Path) -> str:
 
 
 CLIENTS: dict[str, Callable[[Path], str]] = {
-    "Java 4.4.0": partial(java, newest_jars),
+    "Java 4.4.0": partial(java, newest_kafka.jars),
     "librdkafka": partial(python, "confluent"),
     "kafka-python": partial(python, "with_kafka_python"),
     "aiokafka": partial(python, "with_aiokafka"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -13,61 +12,23 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
 from klamm.pipeline.quick.check import check_quickly
-from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.proxy.proxy import Proxy
 from klamm.server.local.loop_thread import LoopThread
-from klamm.tests.harness.kafka import JVM, KafkaBroker, java_command, request, wait_for
-from klamm.tests.harness.ports import free_port
+from klamm.tests.harness import newest_kafka
+from klamm.tests.harness.kafka import KafkaBroker, java_command
 from klamm.tests.harness.tree import Tree
 from klamm.tests.journal.cluster_rows import rows
 from klamm.tests.proxy.clusters import write_and_read
-from klamm.tests.reference import jars as reference
-from klamm.zk.embedded.owned_process import OwnedProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-NEWEST = "4.4.0"
 SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 
 
 @pytest.fixture(scope="module")
 def newest_jars() -> Path:
-    """The jars of Kafka 4.4.0, fetched once."""
-    needed = tuple(f"org.apache.kafka:{name}:{NEWEST}" for name in ("kafka_2.13", "kafka-tools", "kafka-clients"))
-    reference.ARTIFACTS.setdefault(NEWEST, (*needed, "org.slf4j:slf4j-nop:1.7.36"))
-    return reference.jars(NEWEST)
-
-
-@contextmanager
-def newest_kafka(jars: Path, folder: Path) -> Iterator[str]:
-    """A broker of Kafka 4.4.0 that is its own controller; where it listens."""
-    port, controllers = free_port(), free_port()
-    settings = {
-        "process.roles": "broker,controller", "node.id": 0, "controller.quorum.voters": f"0@127.0.0.1:{controllers}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controllers}", "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT", "log.dirs": folder / "logs",
-        "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
-        "share.coordinator.state.topic.replication.factor": 1, "share.coordinator.state.topic.min.isr": 1,
-        "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2,
-    }
-    folder.mkdir()
-    file = folder / "server.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    tool = java_command(jars, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(file))
-    subprocess.run(tool, check=True, capture_output=True, timeout=120)
-    process = OwnedProcess(java_command(jars, "kafka.Kafka", str(file), flags=JVM), folder / "log")
-
-    def answers() -> bool:
-        try:
-            return bool(request(port, messages.MetadataRequest(topics=[]), 9).brokers)
-        except OSError:
-            return False
-
-    try:
-        wait_for(answers, "Kafka 4.4.0 responds", 90)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.stop()
+    """The jars of Kafka 4.4.0."""
+    return newest_kafka.jars()
 
 
 def java(jars: Path, name: str, *arguments: str) -> str:
@@ -112,7 +73,7 @@ def check(lake: Path, unjudged: Collection[str] = ()) -> dict[int, set[int]]:
 
 def test_clients_of_kafka_4_stay_behind_the_proxy_in_its_newest_versions(newest_jars: Path, tmp_path: Path) -> None:
     thread = LoopThread("proxy")
-    with newest_kafka(newest_jars, tmp_path / "kafka") as bootstrap:
+    with newest_kafka.running(newest_jars, tmp_path / "kafka") as bootstrap:
         host, _, port = bootstrap.rpartition(":")
         plain = Proxy([(host, int(port))], lake=tmp_path / "lake", run="one")
         thread.call(plain.start())
