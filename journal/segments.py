@@ -11,7 +11,8 @@
 A segment is written with the suffix `.open` and renamed when it is complete, so a file without the suffix never changes. The name has the
 `seq` of the first row with 20 digits, so names sort like rows. Repeated strings are dictionary-encoded on disk.
 
-The file `retained` has the number up to which `klamm pipeline retain` may have removed rows.
+The file `retained` has the number up to which `klamm pipeline retain` may have removed rows, `shipped` the segments that
+`klamm journal ship` has put into a store.
 
 A writer creates its file `ended-` at its start and fills it with spaces, so that it can write the reason even if the disk is full. It
 removes the file when it is closed. So a file with only spaces belongs to a running or killed process.
@@ -40,6 +41,8 @@ LOCK = "lock"
 SEAL = "seal"
 RETAINED = "retained"
 """File with the number up to which retention may have removed rows (`klamm pipeline retain`)."""
+SHIPPED = "shipped"
+"""File with the segments that are in another place too (`klamm journal ship`): a line for each, its name and the place."""
 
 ENCODED: Mapping[str, frozenset[str]] = {
     "frames": frozenset({"run_id", "kind", "listener", "peer", "principal", "client_id", "client_sw"}),
@@ -122,7 +125,7 @@ def ended_process(path: Path) -> int | None:
 
 def is_part(path: Path) -> bool:
     """Whether a file in a broker's folder belongs to a journal, but is not a segment."""
-    return path.name in (LOCK, SEAL, RETAINED) or ended_process(path) is not None
+    return path.name in (LOCK, SEAL, RETAINED, SHIPPED) or ended_process(path) is not None
 
 
 class EndMark:

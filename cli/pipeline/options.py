@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from klamm.cli.journal.lake_folder import LakeAddress
 from klamm.cli.shell.logs import printable
 from klamm.cli.shell.output import counted, say
-from klamm.cli.shell.parameters import KEY_VALUE, each_once
+from klamm.cli.shell.parameters import KEY_VALUE, Duration, each_once
 
 if TYPE_CHECKING:
     from klamm.pipeline.run import RunOutcome
@@ -132,22 +132,6 @@ def session_options(function: Callable[..., T]) -> Callable[..., T]:
 
     remote = click.option("--remote", metavar="URL", help="A Spark Connect server, sc://HOST:PORT, that sees the lake under the same path.")
     return MASTER(remote(MEMORY(settings_options(with_spark))))
-
-
-class Duration(click.ParamType[int]):
-    """A number of minutes, hours, days or weeks, as `12h` or `7d`."""
-
-    name = "TIME"
-    _SECONDS: ClassVar[dict[str, int]] = {"m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Nanoseconds."""
-        if isinstance(value, int):
-            return value
-        parts = re.fullmatch(r"([0-9]{1,5})([mhdw])", value, re.ASCII)
-        if parts is None:
-            self.fail(f"{value!r} is not a time such as 12h, 7d or 4w", param, ctx)
-        return int(parts[1]) * self._SECONDS[parts[2]] * 1_000_000_000
 
 
 KEEP = click.option("--keep", "keep_ns", type=Duration(), help="Remove what is older, from the journal too: a time such as 12h, 7d or 4w.")

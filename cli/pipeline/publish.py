@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, LAKE, Duration
+from klamm.cli.pipeline.options import JSON, LAKE
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.output import counted, say
+from klamm.cli.shell.parameters import Duration
 
 
 @click.command("publish", short_help="Copy the tables to another place.")

@@ -67,11 +67,12 @@ def command(
 
     config = BrokerConfig(properties)
 
+    from klamm.cli.serving.shipping import shipping
     from klamm.server.broker_server import BrokerServer
     from klamm.server.run import run
 
     async def serve() -> None:
         broker = BrokerServer(config)
-        await live(broker, signals, lambda: None, broker.failure)
+        await live(shipping(broker, config.get, log_level), signals, lambda: None, broker.failure)
 
     run(serve)

@@ -27,6 +27,8 @@ from klamm.cli.shell.parameters import (
     KEY_VALUE,
     TOPIC,
     USER_PASSWORD,
+    Duration,
+    Place,
     Whole,
     api_version_option,
     as_version_option,
@@ -77,6 +79,10 @@ With --processes each broker runs in its own process, so you can kill one of the
 not started again, unless you do it with --control-port; without --data-dir its records are lost. When the main process ends, all others
 end too.
 
+With --ship-to the segments of the journal also go to a lake in an object store. Brokers do not wait for it: another process sends them,
+later if the store fails, and after the brokers have stopped for at most ten seconds more. What remains is named, and sent after the next
+start with the same --journal.
+
 With --tls, --sasl or both the brokers are secured, also among themselves. What a client needs is printed below the addresses, and by
 --json as "client", with the names of librdkafka: {"security.protocol": "SASL_SSL", "sasl.mechanism": …, "sasl.username": …,
 "sasl.password": …, "ssl.ca.location": …}. The files are in the folder security of --data-dir, or in a temporary folder
@@ -99,6 +105,7 @@ klamm serve --port 0 --json --topic orders:6:3 --topic latest:6:3:cleanup.policy
 klamm serve --data-dir ./data --config auto.leader.rebalance.enable=false
 klamm serve --processes --json
 klamm serve --journal ./lake
+klamm serve --journal ./lake --ship-to s3://bucket/lake --keep-local 12h
 klamm serve --metrics-port 9404
 klamm serve --broker-config 1:broker.rack=a --broker-config 2:broker.rack=b --broker-config 3:broker.rack=c
 klamm serve --port 0 --json --control-port 0
@@ -167,6 +174,15 @@ klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
     help="Record every frame and every controller decision in this folder, for `klamm journal` and `klamm pipeline`. Needs klamm[journal].",
 )
 @click.option(
+    "--ship-to", type=Place(),
+    help="Send the segments of the journal to this lake in an object store, such as s3://BUCKET/LAKE, from a process of its own. "
+    "Needs --journal and klamm[ship].",
+)
+@click.option(
+    "--keep-local", "keep_local_ns", type=Duration(),
+    help="Remove segments from --journal that were sent and are older than this, such as 12h; 0m: at once. Default: they stay.",
+)
+@click.option(
     "--config", "configs", multiple=True, type=KEY_VALUE, callback=each_once, shell_complete=complete_configs,
     help="Set a property of all brokers; can be given more than once.",
 )
@@ -213,6 +229,8 @@ def command(
     zookeeper: str | None,
     data_dir: Path | None,
     journal: Path | None,
+    ship_to: str | None,
+    keep_local_ns: int | None,
     configs: tuple[tuple[str, str], ...],
     broker_configs: tuple[tuple[int, str, str], ...],
     as_version: str | None,
@@ -228,7 +246,7 @@ def command(
     log_level: str,
 ) -> None:
     log_to_stderr(log_level)
-    config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
+    config = _journaled(journal, ship_to, keep_local_ns) | dict(configs)
     config |= narrowed_apis(as_version, api_versions)
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
     _check_advertised(advertised, port, brokers, secured=tls or mechanism is not None)
@@ -243,6 +261,7 @@ def command(
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
     from klamm.cli.serving.lifetime import ServedCluster, live
+    from klamm.cli.serving.shipping import shipping
     from klamm.server.run import run
 
     shape = {
@@ -255,12 +274,13 @@ def command(
         shape["users"] = security.users
     cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
     served = ServedCluster(cluster, None if embedded is None else embedded.started)
+    serving = shipping(served, config.get, log_level)
 
     def ready() -> None:
         client = {} if security is None else security.client
         say(_as_json(cluster, advertised, client) if as_json else _as_lines(cluster, advertised, client))
 
-    run(lambda: live(served, signals, ready, served.failure))
+    run(lambda: live(serving, signals, ready, served.failure))
 
 
 def _cluster(
@@ -299,13 +319,24 @@ def _control_options(host: str, port: int, token: str | None) -> dict[str, Any]:
     return {"control_host": host, "control_port": port, "control_token": token}
 
 
-def _journaled(lake: Path) -> dict[str, str]:
-    """The broker properties for a journal in this lake, with a new run id."""
+def _journaled(lake: Path | None, ship_to: str | None, keep_local_ns: int | None) -> dict[str, str]:
+    """The broker properties for a journal in this lake, with a new run id, and for what becomes of it. Raises click.UsageError."""
+    if keep_local_ns is not None and ship_to is None:
+        raise click.UsageError("--keep-local needs --ship-to: only segments that were sent are removed")
+    if lake is None:
+        if ship_to is not None:
+            raise click.UsageError("--ship-to needs --journal: brokers write to a disk of this machine first")
+        return {}
     import secrets
     from datetime import UTC, datetime
 
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    return {"klamm.journal.dir": str(lake.absolute()), "klamm.journal.run": run_id}
+    properties = {"klamm.journal.dir": str(lake.absolute()), "klamm.journal.run": run_id}
+    if ship_to is not None:
+        properties["klamm.journal.ship.to"] = ship_to
+    if keep_local_ns is not None:
+        properties["klamm.journal.local.retention.ms"] = str(keep_local_ns // 1_000_000)
+    return properties
 
 
 def _check(
@@ -332,6 +363,8 @@ def _own_configs(given: Sequence[tuple[int, str, str]], brokers: int, config: Ma
     """The properties of single brokers by their ids. Raises click.BadParameter."""
     own: dict[int, dict[str, str]] = {}
     for number, key, value in given:
+        if key.startswith("klamm.journal.ship."):
+            raise click.BadParameter(f"{key} is of all brokers: use --config", param_hint="--broker-config")
         own.setdefault(number, {})[key] = value
     if own:
         from klamm.server.local.config_arguments import check_configs

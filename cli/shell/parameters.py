@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import click
 
@@ -131,6 +133,36 @@ class Decimal(click.FloatRange):
     """A number in a range, with the same change of click's message as `Whole`."""
 
     name = "float"
+
+
+class Duration(click.ParamType[int]):
+    """A number of minutes, hours, days or weeks, as `12h` or `7d`; programs may give milliseconds."""
+
+    name = "TIME"
+    _NS: ClassVar[dict[str, int]] = {"ms": 10**6, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86_400 * 10**9, "w": 604_800 * 10**9}
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Nanoseconds."""
+        if isinstance(value, int):
+            return value
+        parts = re.fullmatch(r"([0-9]{1,5})([mhdw])|([0-9]{1,15})(ms)", value, re.ASCII)
+        if parts is None:
+            self.fail(f"{value!r} is not a time such as 12h, 7d or 4w", param, ctx)
+        return int(parts[1] or parts[3]) * self._NS[parts[2] or parts[4]]
+
+
+class Place(click.ParamType[str]):
+    """The address of a lake in an object store, or a folder."""
+
+    name = "URL"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The address as it was given, of a folder its absolute path."""
+        if "://" not in value:
+            return os.path.abspath(value)
+        if re.fullmatch(r"(s3a?|gs|az|abfss?)://[^/]+(/.*)?", value) is None:
+            self.fail(f"{value!r} is not the address of a lake in an object store, such as s3://bucket/lake", param, ctx)
+        return value
 
 
 class Int64(click.ParamType[int]):

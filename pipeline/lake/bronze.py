@@ -37,6 +37,12 @@ SPANS = 20_000
 GROUP_ROWS = 1 << 16
 """Rows of a row group: a task that makes silver has one or a few of them."""
 
+SEGMENT = "klamm.segment"
+"""What the end of a file of bronze says of its segment, as JSON: `torn`, `spans`, the number of its rows, and WRITER."""
+
+WRITER = ("process", "started_ns")
+"""What tells the process that wrote a segment from others with the same run and broker."""
+
 KILLED = "no end mark"
 """The reader's reason for a segment whose writer was killed between two batches: no row of it is lost."""
 
@@ -153,9 +159,14 @@ def convert(lake: Lake, segment: Segment) -> Converted:
 
     Raises PipelineFailed if rows get lost, or if a row belongs to another run or broker than its folder.
     """
+    return convert_into(Store(lake), segment)
+
+
+def convert_into(store: Store, segment: Segment) -> Converted:
+    """The same, where the file gets its name in this store. Its end has `SEGMENT`: what else is known of the segment."""
     import pyarrow as pa
 
-    store, path = Store(lake), f"bronze/{segment.table}/{folder_of_run(segment.run)}/node={segment.node}/{Path(segment.name).stem}.parquet"
+    path = f"bronze/{segment.table}/{folder_of_run(segment.run)}/node={segment.node}/{Path(segment.name).stem}.parquet"
     reader = open_segment(segment.path)
     groups, schema = RowGroups(store, path, GROUP_ROWS), None
     numbers = []
@@ -166,15 +177,17 @@ def convert(lake: Lake, segment: Segment) -> Converted:
             schema = batch.schema.append(pa.field("segment", pa.string(), nullable=False)).remove_metadata()
         column = pa.repeat(pa.scalar(segment.name), batch.num_rows)
         groups.add(pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema))
-    groups.close()
+    spans = spans_of(pa.Table.from_batches(numbers)) if numbers else []
+    known = spans if len(spans) <= SPANS else None
+    writer = {name: reader.metadata.get(name) for name in WRITER}
+    groups.close({SEGMENT: json.dumps({"torn": reader.torn, "spans": known, "rows": groups.rows, **writer})})
     written = groups.told
     if written.rows != groups.rows:
         store.delete(path)
         raise PipelineFailed(f"{segment.path}: {groups.rows} rows were read and {written.rows} written")
-    spans = spans_of(pa.Table.from_batches(numbers)) if numbers else []
     return Converted(
         segment.table, segment.run, batch_name(segment), path, groups.rows, reader.torn,
-        written.first_ts_ns, written.last_ts_ns, spans if len(spans) <= SPANS else None, written.bytes, written.statistics,
+        written.first_ts_ns, written.last_ts_ns, known, written.bytes, written.statistics,
     )
 
 

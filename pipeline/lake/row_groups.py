@@ -12,7 +12,7 @@ differences. Bytes and bodies have no statistics, for nobody looks for a range o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake.parquet_files import WRITTEN, Told, told
@@ -80,12 +80,14 @@ class RowGroups:
             if waiting.rows >= self._limit or waiting.bytes >= BYTES:
                 self._write(waiting)
 
-    def close(self) -> None:
-        """Write the remaining rows and complete the file."""
+    def close(self, about: Mapping[str, str] | None = None) -> None:
+        """Write the remaining rows and complete the file, which says `about` itself at its end."""
         for waiting in (self._waiting_apart, self._waiting):
             if waiting.rows:
                 self._write(waiting)
         if self._writer is not None and self._file is not None:
+            if about is not None:
+                self._writer.add_key_value_metadata(about)
             self._writer.close()
             self._bytes = self._file.complete()
 

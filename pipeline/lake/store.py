@@ -143,6 +143,29 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, data, flush=False)
 
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Store under this name; False if there is something else already. Of several who try, one succeeds."""
+        path = self._lake / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = temporary_path(path)
+        try:
+            temporary.write_bytes(data)
+            os.link(temporary, path)
+        except FileExistsError:
+            return self.read(name) == data
+        finally:
+            temporary.unlink(missing_ok=True)
+        return True
+
+    def end(self, name: str, most: int) -> bytes | None:
+        """The last bytes, at most this number; None if there is nothing of this name."""
+        try:
+            with (self._lake / name).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+                return file.read()
+        except FileNotFoundError:
+            return None
+
     def delete(self, name: str) -> None:
         """Remove what has this name, or is below it, and the folders of runs and their parts that are empty then; nothing may be there."""
         path = self._lake / name
@@ -167,11 +190,6 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             shutil.copyfile(file, temporary)
-
-    def put_new(self, name: str, data: bytes) -> bool:
-        """Store under this name; False if there is something else already."""
-        self.put(name, data)  # a folder has one driver
-        return True
 
     def create(self, name: str) -> NewFile | NewObject:
         """A new file, for a writer of Parquet."""
@@ -199,6 +217,9 @@ class ObjectStore(Store):
 
     guards: ClassVar[dict[str, Callable[[], None]]] = {}
     """Of the lakes that this process is the driver of: what raises if it is not any more (`lease.py`)."""
+
+    patience = PATIENCE
+    """How long a request is repeated."""
 
     def __init__(self, lake: Lake) -> None:
         self._url = str(lake).rstrip("/")
@@ -309,6 +330,16 @@ class ObjectStore(Store):
         with self._opened() as store:
             obstore.delete(store, list(names))
 
+    def end(self, name: str, most: int) -> bytes | None:
+        """The last bytes, at most this number; None if there is no such object."""
+        import obstore
+
+        with self._opened() as store:
+            try:
+                return bytes(obstore.get(store, name, options={"range": {"suffix": most}}).bytes())
+            except FileNotFoundError:
+                return None
+
     def copy(self, name: str, file: Path) -> None:
         """Store a file of this machine under this name."""
         self.upload(name, file)
@@ -362,7 +393,7 @@ class ObjectStore(Store):
             raise PipelineFailed(f"{self._url}: a lake in an object store needs obstore: pip install 'klamm[delta]'") from problem
         try:
             variables = {name: value for name, value in os.environ.items() if name.startswith(VARIABLES)}
-            yield _client(self._url, tuple(sorted(variables.items())), PATIENCE)
+            yield _client(self._url, tuple(sorted(variables.items())), self.patience)
         except (BaseError, FileNotFoundError) as problem:
             raise PipelineFailed(f"{self._url}: {why(problem)}") from problem
 
