@@ -1,8 +1,8 @@
 """`klamm pipeline run` and `watch`: from the journal of a lake to its tables.
 
 Brokers that run are asked to seal their segments; segments that dead brokers left are sealed here. Then sealed segments are converted to
-bronze while the JVM starts, and brought into silver in batches (`pipeline/stream.py`). `watch` does the first part each second, also while
-a batch is made.
+bronze while the JVM starts, and brought into silver in batches (`pipeline/stream.py`). Segments that were shipped are bronze already
+(`pipeline/lake/shipped.py`). `watch` does the first part each second, also while a batch is made.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import Lake, spark_failures, written
 from klamm.pipeline.lake.layout import is_older as is_older_layout
 from klamm.pipeline.lake.older_lake import take_over
+from klamm.pipeline.lake.shipped import waiting as shipped_segments
 from klamm.pipeline.lake.store import local_folder
 from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.retention import finish
@@ -102,6 +103,8 @@ def run(
         commits = Commits(lake)
         stream.remove_remains(lake)
         refuse_missing(lake, [table.path for table in SILVER])
+        shipped = shipped_segments(lake, commits)
+        commits.add(shipped)
         found, copies = own_segments(pending(lake, commits))
         rebuilt = [REBUILT.format(lake)] if is_older else []
         unsealed = [f"{path.relative_to(local_folder(lake))}: not sealed in time" for path in late]
@@ -110,6 +113,7 @@ def run(
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
             return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
         converted = _bronze_and_silver(lake, commits, found, session, progress) if found or not commits.is_folded else []
+        converted += shipped
         torn = [one for one in converted if one.lost is not None]
         notes += [f"{one.run}/{one.batch}: rows are lost, {one.rows} are there: {one.lost}" for one in torn]
         runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
@@ -119,7 +123,7 @@ def run(
         notes += upkept.notes
         notes += missing.notes(missing.missing_rows(lake, runs))
         judgement = _gold(session, lake, progress) if gold else None
-        return RunOutcome(rows, len(found), tuple(runs), tuple(notes), judgement)
+        return RunOutcome(rows, len(found) + len(shipped), tuple(runs), tuple(notes), judgement)
 
 
 def watch(
@@ -154,10 +158,13 @@ def watch(
         with ThreadPoolExecutor(1) as pool:
             batches = pool.submit(silver.catch_up, spark)
             while not stop.is_set():
+                shipped = shipped_segments(lake, commits)
+                commits.add(shipped)
                 found, _ = own_segments(segments.look())
                 _want_seals(segments.written)
                 converted = convert_all(spark, lake, found, progress.step)
                 commits.add(converted)
+                converted += shipped
                 if converted:
                     looked(converted, Share(rows_of_silver(lake), sum(commits.rows.values())))
                 is_due = time.monotonic() - kept_at >= upkeep_s

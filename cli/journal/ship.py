@@ -22,7 +22,7 @@ from klamm.cli.shell.stop_signals import SIGNALS, end_with_stdin
 if TYPE_CHECKING:
     from klamm.pipeline.ship import Shipper
 
-TRIES_S = 30.0
+TRIES_S = 10.0
 """How long a command without --follow tries if the store fails."""
 LAST_S = 10.0
 """How long the last attempt may take after a signal."""

@@ -1,0 +1,167 @@
+"""Journals are shipped while `klamm serve` runs, whatever the store, the shipper or the brokers do: each row is there once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from klamm.journal.reading import count_rows, node_folders, segments
+from klamm.journal.segments import SEAL, SHIPPED
+from klamm.pipeline.lake.shipped import waiting
+from klamm.tests.cli.running import Running, run
+from klamm.tests.harness.waits import wait_for
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
+from klamm.tests.pipeline.s3_server import S3Server, s3_server
+
+LAKE = "s3://bucket/lake"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """An S3 server, which the environment names."""
+    with s3_server() as server:
+        for name, value in server.environ.items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture
+def serve(tmp_path: Path, zookeeper: str, chroot: str) -> Iterator[Any]:
+    """Starts a cluster that journals to the folder `here` and ships; ends it and its shipper."""
+    running: list[Running] = []
+
+    def start(*arguments: object) -> Running:
+        places = ("--zookeeper", zookeeper + chroot, "--journal", tmp_path / "here")
+        running.append(Running(tmp_path, "serve", "--brokers", 1, "--port", 0, "--json", *places, *arguments))
+        running[-1].ready()
+        return running[-1]
+
+    yield start
+    for each in running:
+        processes = psutil.Process(each.process.pid).children() if each.process.poll() is None else []
+        each.kill()
+        for process in processes:
+            process.kill()
+
+
+def shipper(cluster: Running) -> psutil.Process:
+    """The process that ships for a cluster."""
+    def look() -> psutil.Process | None:
+        children = psutil.Process(cluster.process.pid).children()
+        return next((one for one in children if "ship" in one.cmdline() and one.status() != psutil.STATUS_ZOMBIE), None)
+
+    return wait_for(look, "the shipper runs")
+
+
+def seal(folder: Path) -> None:
+    """Let the brokers finish their segments."""
+    for node in node_folders(folder):
+        (node / SEAL).touch()
+
+
+def rows(folder: Path) -> int:
+    return sum(count_rows(one.path) for one in segments(folder))
+
+
+def shipped(lake: Path | str) -> int:
+    found = waiting(lake, ())
+    assert len(found) == len({(one.run, one.batch) for one in found})
+    return sum(one.rows for one in found)
+
+
+def test_all_that_brokers_journaled_is_in_the_other_place_when_serve_has_ended(serve: Any, tmp_path: Path) -> None:
+    cluster = serve("--ship-to", tmp_path / "there")
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0
+    assert shipped(tmp_path / "there") == rows(tmp_path / "here") > 20
+    assert "ship" not in cluster.stderr
+
+
+def test_options_without_their_reason_are_refused(tmp_path: Path) -> None:
+    for words in (["--ship-to", "s3://b/l"], ["--journal", tmp_path, "--keep-local", "1h"]):
+        assert run("serve", *words).returncode == 2
+    refused = run("serve", "--journal", tmp_path, "--ship-to", "nowhere://b")
+    assert "'nowhere://b' is not the address of a lake" in refused.stderr
+
+
+@pytest.mark.slow
+def test_shippers_that_are_killed_and_requests_without_an_answer_lose_nothing_and_repeat_nothing(
+    serve: Any, server: S3Server, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    cluster = serve("--ship-to", LAKE, "--keep-local", "0m")
+    for fails_with in (None, 0, -1):  # answered; done without an answer; not done
+        before = len(server.puts)
+        server.fails_with = fails_with
+        seal(here)
+        process = shipper(cluster)
+        wait_for(lambda before=before: len(server.puts) > before, "something is put")
+        process.kill()
+        process.wait(10)
+    server.fails_with = None
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0
+    assert "to be sent" not in cluster.stderr
+    rows_here = [row for one in segments(here) for row in range(count_rows(one.path))]
+    found = waiting(LAKE, ())
+    by_table = {table: max(span.last for one in found if one.table == table for span in one.spans or ()) for table in ("frames", "events")}
+    assert shipped(LAKE) == max(by_table.values()) > len(rows_here), "numbers of frames and events together, from 1"
+
+
+@pytest.mark.slow
+def test_a_store_that_fails_is_one_line_and_what_remains_is_named_and_sent_after_the_next_start(
+    serve: Any, server: S3Server, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    server.fails_with = 503
+    first = serve("--ship-to", LAKE)
+    seal(here)
+    first.logged("segments wait in")
+    first.signal(signal.SIGTERM)
+    assert first.ended() == 0
+    assert f"segments in {here} to be sent, the first is" in first.stderr.splitlines()[-1]
+    assert sum("segments wait in" in line for line in first.stderr.splitlines()) == 1
+    server.fails_with = None
+    second = serve("--ship-to", LAKE)
+    wait_for(lambda: waiting(LAKE, ()), "the segments of the first start are sent")
+    second.signal(signal.SIGTERM)
+    assert second.ended() == 0
+    assert shipped(LAKE) == rows(here)
+    assert len({one.run for one in waiting(LAKE, ())}) == 2
+
+
+@pytest.mark.slow
+def test_the_shipper_of_a_killed_serve_sends_the_rest_and_ends(serve: Any, server: S3Server, tmp_path: Path) -> None:
+    cluster = serve("--ship-to", LAKE)
+    process = shipper(cluster)
+    wait_for(lambda: any(tmp_path.rglob("*.open")), "there is a segment")
+    cluster.kill()
+    process.wait(60)
+    assert shipped(LAKE) == rows(tmp_path / "here") > 0
+
+
+@pytest.mark.slow
+def test_the_command_says_in_one_line_why_it_failed_and_what_remains(server: S3Server, tmp_path: Path) -> None:
+    with TinyJournal(tmp_path) as journal:
+        simple_exchange(journal)
+    server.fails_with = 403
+    refused = run("journal", "ship", tmp_path, LAKE)
+    assert refused.returncode == 1
+    (line,) = refused.stderr.splitlines()
+    assert "1 segment in " in line and "InvalidAccessKeyId" in line, line
+    server.fails_with = None
+    assert run("journal", "ship", tmp_path, LAKE).stdout == f"1 segment sent to {LAKE}\n"
+    assert run("journal", "ship", tmp_path, LAKE).stdout == f"0 segments sent to {LAKE}\n"
+    (node,) = node_folders(tmp_path)
+    assert (node / SHIPPED).read_text() == f"frames-{1:020d}.arrows {LAKE}\n"
+    os.remove(node / SHIPPED)
+    assert run("journal", "ship", tmp_path, LAKE).stdout == f"1 segment sent to {LAKE}\n"
+    assert shipped(LAKE) == 2
+
+

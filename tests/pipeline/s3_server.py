@@ -1,0 +1,120 @@
+"""An S3 server with an empty bucket, moto's, and a way to it that fails as a store does: it is gone, it is busy, it hangs, it refuses.
+
+    with s3_server() as server:
+        server.fails_with = 503            # of each request; None: none fails
+        server.environ                     # what a command needs to find it
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+BUCKET = "bucket"
+NO_ACCESS = b"<Error><Code>InvalidAccessKeyId</Code><Message>The AWS Access Key Id does not exist in our records.</Message></Error>"
+
+
+class S3Server:
+    """The server, as a client finds it."""
+
+    def __init__(self, port: int) -> None:
+        self.fails_with: int | None = None
+        """The status of each response; 0: the connection is closed when the request was read and passed on, -1: before it is passed on."""
+        self.requests = 0
+        self.puts: list[str] = []
+        """The paths that were put, also those of requests that failed."""
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, port))
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def close(self) -> None:
+        """Nothing listens any more."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+def _handler(server: S3Server, port: int) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _pass_on(self) -> None:
+            server.requests += 1
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.command == "PUT":
+                server.puts.append(self.path)
+            status = server.fails_with
+            if status is not None and status != 0:
+                self._fail(status)
+                return
+            upstream = http.client.HTTPConnection("127.0.0.1", port)
+            upstream.request(self.command, self.path, body, dict(self.headers))
+            response = upstream.getresponse()
+            data = response.read()
+            if status == 0:
+                self.close_connection = True
+                self.connection.close()
+                return
+            self.send_response(response.status)
+            for name, value in response.getheaders():
+                if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                    self.send_header(name, value)
+            if self.command == "HEAD":
+                self.send_header("Content-Length", response.getheader("Content-Length", "0"))
+            else:
+                self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+
+        def _fail(self, status: int) -> None:
+            self.close_connection = True
+            if status < 0:
+                self.connection.close()
+                return
+            self.send_response(status)
+            data = NO_ACCESS if status == 403 else b""
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _pass_on
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class names it
+            """Nothing: each request would be a line."""
+
+    return Handler
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """A server with an empty bucket."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            port = next(int(found[1]) for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:([0-9]+)", line)))
+            threading.Thread(target=process.stderr.read, daemon=True).start()  # it logs each request
+            urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")).close()
+            server = S3Server(port)
+            yield server
+            server.close()
+        finally:
+            process.kill()
