@@ -46,7 +46,7 @@ def command(host: str, port: int, master: str, memory: str, settings: dict[str, 
         except OSError as problem:
             raise PipelineFailed(f"{host}:{port}: {problem.strerror}") from problem
     folder = tempfile.TemporaryDirectory(prefix="klamm-serve-")
-    command = connect_command(merged(session_settings(master, java, memory), settings), Path(folder.name), host, port, master)
+    command = connect_command(merged(session_settings(master, java, memory, settings), settings), Path(folder.name), host, port, master)
     server = subprocess.Popen(command, env=environment(java), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     received: list[int] = []

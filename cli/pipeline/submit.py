@@ -34,6 +34,6 @@ def command(master: str, memory: str, settings: dict[str, str], program: tuple[s
     from klamm.pipeline.spark.user_settings import merged
 
     java = java_for_spark()
-    chosen = merged(session_settings(master, java, memory) | {PY_FILES: str(code_zip())}, settings)
+    chosen = merged(session_settings(master, java, memory, settings) | {PY_FILES: str(code_zip())}, settings)
     with tempfile.TemporaryDirectory(prefix="klamm-submit-") as folder:
         sys.exit(subprocess.call(submit_command(chosen, Path(folder), "--master", master, *program), env=environment(java)))

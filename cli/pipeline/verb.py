@@ -9,6 +9,7 @@ from klamm.cli.shell.lazy_group import LazyGroup
 COMMANDS = {
     "check": "klamm.cli.pipeline.check",
     "compact": "klamm.cli.pipeline.compact",
+    "jars": "klamm.cli.pipeline.jars",
     "publish": "klamm.cli.pipeline.publish",
     "retain": "klamm.cli.pipeline.retain",
     "run": "klamm.cli.pipeline.run",

@@ -47,6 +47,7 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.machine.java", "NoJava"),
     ("klamm.pipeline.lake.folder", "PipelineFailed"),
     ("klamm.pipeline.spark.session", "NoSpark"),
+    ("klamm.pipeline.spark.s3a", "NoJars"),
     ("klamm.pipeline.spark.workers", "ClusterFailed"),
 )
 """Module and name of each exception class that is reported in one line."""

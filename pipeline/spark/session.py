@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import re
 import shutil
 import signal
@@ -25,10 +26,11 @@ from urllib.parse import urlsplit
 from klamm.machine.cache_folder import cache_folder, keep
 from klamm.machine.extras import install_command
 from klamm.machine.java import Java
-from klamm.pipeline.spark.cluster import code_zip, environment, own_archive
+from klamm.pipeline.spark import s3a
+from klamm.pipeline.spark.cluster import code_zip, environment, own_archive, spark_home
 from klamm.pipeline.spark.java import java_for_spark
 from klamm.pipeline.spark.jvm import GATEWAY_PORT, JvmEnded, folders, has_jvm, missing_privates, start_jvm
-from klamm.pipeline.spark.settings import JAVA_OPTIONS, WORKER_PYTHON, Kind, When, chosen, jvm_flags
+from klamm.pipeline.spark.settings import JARS, JAVA_OPTIONS, WORKER_PYTHON, Kind, When, chosen, jvm_flags
 from klamm.pipeline.spark.user_settings import merged, warn_of_unknown, without_secrets, without_token
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def open_session(
     if variables is not None and GATEWAY_PORT in variables:
         return _submitted(SparkSession.builder, java, memory, settings)
     master = with_tries(master)
-    selected = merged(session_settings(master, java, memory) | own_settings(master), settings)
+    selected = merged(session_settings(master, java, memory, settings) | own_settings(master), settings)
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in selected.items():
         builder = builder.config(key, value)
@@ -111,7 +113,7 @@ def _submitted(builder: SparkSession.Builder, java: Java, memory: str, settings:
     SparkContext._ensure_initialized()
     theirs = SparkConf()
     master = theirs.get("spark.master") or LOCAL
-    ours = session_settings(master, java, memory)
+    ours = session_settings(master, java, memory, {JARS: theirs.get(JARS) or "", **settings})
     for key, value in {**{key: value for key, value in ours.items() if not theirs.contains(key)}, **settings}.items():
         builder = builder.config(key, value)
     try:
@@ -146,8 +148,8 @@ def with_tries(master: str) -> str:
     return re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{TRIES}]", master)
 
 
-def session_settings(master: str, java: Java, memory: str) -> dict[str, str]:
-    """Spark's settings for a session that Klamm opens, also for servers and programs of others."""
+def session_settings(master: str, java: Java, memory: str, theirs: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings for a session that Klamm opens, also for servers and programs of others. `theirs` are the user's."""
     whens = {When.ALWAYS} | ({When.LOCAL} if master.startswith("local") else set())
     whens |= set() if is_one_process(master) else {When.ELSEWHERE}
     facts = {
@@ -156,7 +158,8 @@ def session_settings(master: str, java: Java, memory: str) -> dict[str, str]:
         "log_settings": str(_log_settings()),
         "code": None if is_one_process(master) else str(code_zip()),
     }
-    return chosen(Kind.SPARK, whens, facts) | {JAVA_OPTIONS: jvm_flags(whens, facts)}
+    of_store = s3a.settings(os.environ) if s3a.has_s3a(theirs.get(JARS), spark_home()) else {}
+    return chosen(Kind.SPARK, whens, facts) | {JAVA_OPTIONS: jvm_flags(whens, facts)} | of_store
 
 
 def is_one_process(master: str) -> bool:

@@ -67,7 +67,7 @@ def test_a_folder_whose_name_is_too_long_for_sockets_has_none(monkeypatch: pytes
 
 
 def test_servers_and_programs_of_others_have_none_of_the_settings_of_a_session_of_klamm_s_own(tmp_path: Path) -> None:
-    settings = session.session_settings(session.with_tries("local[2]"), Java(tmp_path / "java", "x", 17), "1g")
+    settings = session.session_settings(session.with_tries("local[2]"), Java(tmp_path / "java", "x", 17), "1g", {})
     assert settings.keys().isdisjoint(session.own_settings("local[2]"))
 
 
