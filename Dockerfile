@@ -1,6 +1,6 @@
-# Three images. `broker`, the default: one broker; the ZooKeeper is another container's, so neither Java nor Spark is installed.
+# Four images. `broker`, the default: one broker; the ZooKeeper is another container's, so neither Java nor Spark is installed.
 # `serve`: a cluster with its ZooKeeper in one container, for tests; KLAMM_ADVERTISED=HOST:PORT says where clients find it.
-# `pipeline`: Spark, with a Java runtime, for the tables of a journal.
+# `pipeline`: Spark, with a Java runtime, for the tables of a journal. `cluster`: the same for Spark's drivers and executors in Kubernetes.
 # Each image is the Python of its base and one folder, /opt/klamm. Nothing runs as root, and only /tmp, /lake and /var/lib/klamm are written.
 FROM python:3.11-slim AS build
 WORKDIR /src
@@ -21,9 +21,11 @@ RUN ls distributions/zookeeper/klamm_zookeeper/jars/zookeeper-3*.jar || (apt-get
 RUN pip install --no-deps . ./distributions/zookeeper && python distributions/strip_image.py /opt/klamm
 
 FROM build AS build-pipeline
-RUN python requirements.py pipeline,connect > wanted.txt && pip install -r wanted.txt
+RUN python requirements.py pipeline,connect,delta > wanted.txt && pip install -r wanted.txt
 COPY . .
-RUN pip install --no-deps . && python distributions/strip_image.py /opt/klamm
+# The jars with which Spark reads s3a:// are in the folder of the source if something put them there; otherwise Maven fetches them.
+RUN ls distributions/s3a/hadoop-aws-*.jar || (apt-get update && apt-get install -y --no-install-recommends maven)
+RUN pip install --no-deps . && python -m klamm.pipeline.spark.s3a distributions/s3a && python distributions/strip_image.py /opt/klamm
 
 FROM python:3.11-slim AS base
 RUN useradd --system --uid 1000 --home-dir /var/lib/klamm --create-home klamm && mkdir /lake && chown klamm /lake
@@ -35,6 +37,10 @@ ENTRYPOINT ["klamm"]
 
 FROM base AS pipeline
 COPY --from=build-pipeline /opt/klamm /opt/klamm
+
+# Pods of Spark start drivers and executors by the entry point of their image.
+FROM pipeline AS cluster
+ENTRYPOINT ["python", "-m", "klamm.pipeline.spark.container"]
 
 FROM base AS serve
 COPY --from=build-serve /opt/klamm /opt/klamm

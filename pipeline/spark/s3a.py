@@ -13,6 +13,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from importlib.resources import files
@@ -20,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from klamm.machine.cache_folder import cache_folder, keep
+from klamm.pipeline.spark.cluster import spark_home
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _WITHIN_S = 600
@@ -40,9 +42,12 @@ def pinned() -> dict[str, str]:
     return table
 
 
-def jars() -> list[Path]:
-    """The pinned jars in the user's cache folder; Maven fetches those that are missing or have other bytes. Raises NoJars and OSError."""
-    folder = cache_folder("s3a")
+def jars(folder: Path | None = None) -> list[Path]:
+    """The pinned jars in a folder, by default one of the user's cache; Maven fetches them if one is missing or has other bytes.
+
+    Raises NoJars and OSError.
+    """
+    folder = cache_folder("s3a") if folder is None else folder
     wanted = {_file_name(artefact): digest for artefact, digest in pinned().items()}
     if any(_digest(folder / name) != digest for name, digest in wanted.items()):
         _fetch(folder, wanted)
@@ -108,3 +113,8 @@ def _project() -> str:
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         f"<groupId>klamm</groupId><artifactId>s3a</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
     )
+
+
+if __name__ == "__main__":  # of the image `pipeline`: from a folder of the source to those of Spark
+    for jar in jars(Path(sys.argv[1])):
+        shutil.copy(jar, spark_home() / "jars")

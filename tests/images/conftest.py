@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
 
+from klamm.pipeline.spark.s3a import jars
 from klamm.tests.images import containers
 
 
@@ -32,8 +34,18 @@ def serve_image(base_image: None) -> None:
 
 @pytest.fixture(scope="session")
 def pipeline_image(base_image: None) -> None:
-    """`klamm-pipeline`."""
+    """`klamm-pipeline`, with the jars of S3A that this machine has."""
+    folder = containers.ROOT / "distributions" / "s3a"
+    folder.mkdir(exist_ok=True)
+    for jar in jars():
+        shutil.copy(jar, folder)
     containers.build("klamm-pipeline", "--target", "pipeline", str(containers.ROOT))
+
+
+@pytest.fixture(scope="session")
+def cluster_image(pipeline_image: None) -> None:
+    """`klamm-cluster`."""
+    containers.build("klamm-cluster", "--target", "cluster", str(containers.ROOT))
 
 
 @pytest.fixture(scope="session")
