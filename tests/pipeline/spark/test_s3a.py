@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.commits import Commits
+from klamm.pipeline.lake.shipped import waiting
+from klamm.pipeline.ship import Shipper
 from klamm.pipeline.spark import s3a
 from klamm.pipeline.spark.cluster import spark_home
 from klamm.pipeline.spark.session import session_settings
 from klamm.pipeline.spark.settings import JARS
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
+from klamm.tests.pipeline.s3_server import s3_server
 
 S3A = "spark.hadoop.fs.s3a"
 
@@ -55,3 +63,36 @@ def test_a_jar_with_other_bytes_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp
     with pytest.raises(s3a.NoJars, match="than Klamm was tested with"):
         s3a.jars()
     assert not list(tmp_path.rglob("*.jar"))
+
+
+QUERY = """
+import os, sys
+from klamm.pipeline.spark.s3a import jars
+from klamm.pipeline.spark.session import open_session
+
+spark = open_session("local[1]", settings={"spark.jars": ",".join(map(str, jars()))}, variables=os.environ)
+rows = spark.read.parquet(*(path.replace("s3://", "s3a://") for path in sys.argv[1:]))
+print(*rows.selectExpr("count(*)", "sum(seq)").collect()[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_spark_itself_reads_a_table_in_an_object_store_with_the_jars_and_the_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = "s3://bucket/lake"
+    with TinyJournal(tmp_path) as journal:
+        simple_exchange(journal)
+        journal.roll()
+        simple_exchange(journal)
+    with s3_server() as server:
+        for name, value in server.environ.items():
+            monkeypatch.setenv(name, value)
+        Shipper(tmp_path, lake).send()
+        commits = Commits(lake)
+        commits.add(waiting(lake, commits))
+        files = [str(path) for path in delta_log.files(lake, "bronze/frames")]
+        assert len(files) == 2
+        done = subprocess.run([sys.executable, "-c", QUERY, *files], capture_output=True, text=True, check=False)
+    assert done.stdout == "4 10\n", done.stderr
