@@ -42,6 +42,6 @@ class LakeAddress(LakeFolder):
         scheme = None if address is None else SCHEMES.get(address[1].lower())
         if address is None or scheme is None:
             return super().convert(value, param, ctx)
-        if not re.fullmatch(r"[^/@?#\s]+(/[^@?#\s]+)*", address[2]):
+        if not re.fullmatch(r"[^/@?#\s]+(/[^/@?#]+)*", address[2]):
             self.fail(f"{scheme}://BUCKET/LAKE, without user, password and question mark: credentials are variables", param, ctx)
         return f"{scheme}://{address[2]}"

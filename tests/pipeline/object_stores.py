@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -45,16 +47,29 @@ def versitygw(folder: Path) -> Iterator[str]:
         pytest.skip("there is no versitygw: VERSITYGW names the program")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    (folder / BUCKET).mkdir(parents=True)
+    folder.mkdir()
     variables = {**os.environ, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
     command = [program, "--port", f"127.0.0.1:{port}", "posix", str(folder)]
     with subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", aws_access_key_id=KEY, aws_secret_access_key=SECRET)
-            client.get_waiter("bucket_exists").wait(Bucket=BUCKET, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+            while not _listens(port):
+                assert server.poll() is None, "versitygw ended"
+                time.sleep(0.1)
+            s3(f"http://127.0.0.1:{port}").create_bucket(Bucket=BUCKET)
             yield f"http://127.0.0.1:{port}"
         finally:
             server.kill()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def s3(url: str) -> Any:
+    """A client of a server."""
+    return boto3.client("s3", endpoint_url=url, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name="us-east-1")
 
 
 def use(url: str, set_variable: Callable[[str, str], None]) -> None:
