@@ -24,7 +24,7 @@ def compact(lake: Lake) -> list[Merged]:
 
 
 def purge(lake: Lake) -> int:
-    """Delete the Parquet files of bronze; returns their number. Raises PipelineFailed if not all their rows are in silver."""
+    """Delete the Parquet files of bronze, in an object store an hour later; returns their number. Raises PipelineFailed if not all their rows are in silver."""
     account(lake, Commits(lake))
     removed = 0
     for name in ("frames", "events"):
@@ -32,5 +32,6 @@ def purge(lake: Lake) -> int:
         parts = delta_log.entries(lake, table)
         if parts:
             delta_log.drop(lake, table, parts)
-            removed += len(delta_log.sweep(lake, table))
+            delta_log.sweep(lake, table)
+            removed += len(parts)
     return removed

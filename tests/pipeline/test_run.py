@@ -76,7 +76,7 @@ def test_a_copied_run_is_named_and_left_out_and_a_damaged_table_is_named_and_mad
     assert outcome.notes == (
         "run=b is a copy of run=a or was renamed: 2 segments are left out; a folder keeps the name that its rows have",
     )
-    (file,) = delta_log.files(tmp_path, MESSAGES.path)
+    (file,) = (Path(str(one)) for one in delta_log.files(tmp_path, MESSAGES.path))
     for change in (lambda: file.write_bytes(file.read_bytes()[:-99]), file.unlink):
         change()
         with pytest.raises(PipelineFailed, match=r"silver/messages.*(damaged|missing).*; remove .*silver and repeat"):

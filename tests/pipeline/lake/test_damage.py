@@ -79,7 +79,7 @@ def test_a_report_of_a_table_that_lost_a_part_names_it(tmp_path: Path, table: st
     for each in {"bronze/frames", table}:
         part(tmp_path, each)
     (gone,) = delta_log.files(tmp_path, table)
-    gone.unlink()
+    Path(str(gone)).unlink()
     result = CliRunner().invoke(report, [str(tmp_path), "--output", str(tmp_path / "report.html")])
     assert isinstance(result.exception, PipelineFailed)
     assert f"{gone} is missing; remove" in str(result.exception)

@@ -83,7 +83,7 @@ def assert_retained_to_day_3(lake: Path) -> None:
     assert ([line.partition(",")[0] for line in proof.problems], foreign) == (["seq 13 to 14 (2 rows) missing"], [])
     named = {str(path.relative_to(lake)) for layer in ("bronze", "silver") for path in lake.glob(f"{layer}/*/**/*.parquet")}
     assert named == {
-        str(path.relative_to(lake)) for layer, names in (("bronze", ("frames", "events")), ("silver", TABLES))
+        str(Path(str(path)).relative_to(lake)) for layer, names in (("bronze", ("frames", "events")), ("silver", TABLES))
         for name in names for path in delta_log.files(lake, f"{layer}/{name}")
     }
 
