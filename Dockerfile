@@ -40,6 +40,7 @@ COPY --from=build-pipeline /opt/klamm /opt/klamm
 
 # Pods of Spark start drivers and executors by the entry point of their image.
 FROM pipeline AS cluster
+ENV XDG_CACHE_HOME=/tmp
 ENTRYPOINT ["python", "-m", "klamm.pipeline.spark.container"]
 
 FROM base AS serve

@@ -2,7 +2,7 @@
 
 Brokers that run are asked to seal their segments; segments that dead brokers left are sealed here. Then sealed segments are converted to
 bronze while the JVM starts, and brought into silver in batches (`pipeline/stream.py`). Segments that were shipped are bronze already
-(`pipeline/lake/shipped.py`). `watch` does the first part each second, also while a batch is made.
+(`pipeline/shipped.py`). `watch` does the first part each second, also while a batch is made.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import Lake, spark_failures, written
 from klamm.pipeline.lake.layout import is_older as is_older_layout
 from klamm.pipeline.lake.older_lake import take_over
-from klamm.pipeline.lake.shipped import waiting as shipped_segments
 from klamm.pipeline.lake.store import local_folder
 from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import old_gold
+from klamm.pipeline.shipped import waiting as shipped_segments
 from klamm.pipeline.spark.workers import cluster_failures
 from klamm.pipeline.upkeep import upkeep
 

@@ -1,7 +1,7 @@
 """`klamm journal ship`, and what `klamm serve --ship-to` runs: sealed segments of a folder go to a lake in a store, as bronze.
 
 No process of a broker does this: only the shipper waits for a store that is slow or gone. A segment is put if it is absent
-(`lake/shipped.py`), then a line in the file `shipped` beside it says so. If the shipper is killed between the two, the next one puts the
+(`shipped.py`), then a line in the file `shipped` beside it says so. If the shipper is killed between the two, the next one puts the
 segment again and finds its own rows there. The segments of a broker go in their order. If the store fails at one, the others wait behind
 it, and all is tried again after longer and longer times. Segments become bronze in memory, so a full disk does not stop the shipper.
 
@@ -25,8 +25,8 @@ from klamm.journal.segments import RETAINED, SHIPPED, Segment
 from klamm.machine.replaced_file import replace_file
 from klamm.pipeline.lake.bronze import PendingSegments, batch_name, own_segments
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.shipped import OtherRows, packed, put
 from klamm.pipeline.lake.store import ObjectStore, Store
+from klamm.pipeline.shipped import OtherRows, packed, put
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _VARIES = re.compile(r"[\d.]+\s?(ns|µs|ms|s)\b|\d+ retries")
 """What differs in the reasons of the same failure."""
 
 
-class Sent:
+class SentSegments:
     """The segments of a folder that are in a place, as the folders of its brokers note it. `(run, batch) in sent` says it of one."""
 
     def __init__(self, folder: Path, target: str) -> None:
@@ -85,7 +85,7 @@ class Shipper:
         self._store, self._keep_ns, self._clock_ns = Store(self._target), keep_ns, clock_ns
         if isinstance(self._store, ObjectStore):
             self._store.patience = PATIENCE
-        self._sent = Sent(folder, self._target)
+        self._sent = SentSegments(folder, self._target)
         self._pending = PendingSegments(folder, self._sent)
         self._refused: set[Path] = set()
         self._told = ""

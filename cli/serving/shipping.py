@@ -31,7 +31,7 @@ LONGEST_WAIT_S = 60.0
 
 
 def shipping(serving: Serving, config: Callable[[str], Any], log_level: str) -> Serving:
-    """The server, with a shipper if its config asks for one; `config` has the value of a key. Raises PackageMissing and ConfigError."""
+    """The server, with a shipper if its config has a target; `config` returns the value of a key. Raises PackageMissing and ConfigError."""
     folder, target, keep_ms = config(DIRECTORY), config(TARGET), config(KEEP)
     if not target:
         return serving

@@ -11,7 +11,7 @@ from klamm.pipeline.spark.s3a import pinned
 from klamm.tests.cli.running import run
 from klamm.tests.images.containers import podman
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
-from klamm.tests.pipeline.s3_server import S3Server, s3_server
+from klamm.tests.pipeline.shipping.s3_server import S3Server, s3_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.images, pytest.mark.timeout(1800), pytest.mark.usefixtures("cluster_image")]
 

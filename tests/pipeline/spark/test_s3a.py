@@ -8,14 +8,14 @@ import pytest
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.shipped import waiting
 from klamm.pipeline.ship import Shipper
+from klamm.pipeline.shipped import waiting
 from klamm.pipeline.spark import s3a
 from klamm.pipeline.spark.cluster import spark_home
 from klamm.pipeline.spark.session import session_settings
 from klamm.pipeline.spark.settings import JARS
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
-from klamm.tests.pipeline.s3_server import s3_server
+from klamm.tests.pipeline.shipping.s3_server import s3_server
 
 S3A = "spark.hadoop.fs.s3a"
 

@@ -1,7 +1,7 @@
 """Segments that brokers put into a lake as bronze: how a segment is packed, and how those that nobody has committed are found.
 
 A segment is one object, `bronze/TABLE/run=RUN/node=ID/SEGMENT.parquet`. It is put if it is absent, so it is there as a whole or not at all,
-and once. Its end says what a commit of bronze has to know, so whoever makes tables reads no rows to commit it.
+and once. Its end says what a commit of bronze has to know, so that no row is read to commit it.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from klamm.journal.writer import JournalWriter
 from klamm.pipeline.lake.bronze import KILLED, convert_here, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.shipped import packed, put, waiting
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.ship import Shipper
+from klamm.pipeline.shipped import packed, put, waiting
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 HOUR_NS = 3_600_000_000_000

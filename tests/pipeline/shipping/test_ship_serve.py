@@ -13,11 +13,11 @@ import pytest
 
 from klamm.journal.reading import count_rows, node_folders, segments
 from klamm.journal.segments import SEAL, SHIPPED
-from klamm.pipeline.lake.shipped import waiting
+from klamm.pipeline.shipped import waiting
 from klamm.tests.cli.running import Running, run
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
-from klamm.tests.pipeline.s3_server import S3Server, s3_server
+from klamm.tests.pipeline.shipping.s3_server import S3Server, s3_server
 
 LAKE = "s3://bucket/lake"
 
