@@ -16,7 +16,7 @@ from klamm.cli.journal.options import LAKE, existing
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr, printable
 from klamm.cli.shell.output import counted, say
-from klamm.cli.shell.parameters import Duration, LakeAddress
+from klamm.cli.shell.parameters import Duration, ShipTarget
 from klamm.cli.shell.stop_signals import SIGNALS, end_with_stdin
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LAST_S = 10.0
 
 @click.command("ship", short_help="Send sealed segments to a lake in an object store.")
 @click.argument("lake", type=LAKE, metavar="LAKE")
-@click.argument("target", type=LakeAddress(), metavar="URL")
+@click.argument("target", type=ShipTarget(), metavar="URL")
 @click.option("-f", "--follow", is_flag=True, help="Send segments as they are sealed, until SIGTERM or Ctrl-C.")
 @click.option(
     "--keep-local", "keep_local_ns", type=Duration(),

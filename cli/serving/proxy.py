@@ -12,7 +12,7 @@ from klamm.cli.serving.lifetime import live
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr
 from klamm.cli.shell.output import say
-from klamm.cli.shell.parameters import Duration, HostPort, LakeAddress, Whole
+from klamm.cli.shell.parameters import Duration, HostPort, ShipTarget, Whole
 from klamm.cli.shell.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ PEM = click.Path(path_type=Path, dir_okay=False)
     "--journal", type=click.Path(path_type=Path, file_okay=False), help="Folder for the journals of all brokers. Needs klamm[journal]."
 )
 @click.option(
-    "--ship-to", type=LakeAddress(),
+    "--ship-to", type=ShipTarget(),
     help="Send the segments of the journals to this lake in an object store, such as s3://BUCKET/LAKE. Needs --journal and klamm[ship].",
 )
 @click.option(

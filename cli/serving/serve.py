@@ -28,7 +28,7 @@ from klamm.cli.shell.parameters import (
     TOPIC,
     USER_PASSWORD,
     Duration,
-    LakeAddress,
+    ShipTarget,
     Whole,
     api_version_option,
     as_version_option,
@@ -174,7 +174,7 @@ klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
     help="Record every frame and every controller decision in this folder, for `klamm journal` and `klamm pipeline`. Needs klamm[journal].",
 )
 @click.option(
-    "--ship-to", type=LakeAddress(),
+    "--ship-to", type=ShipTarget(),
     help="Send the segments of the journal to this lake in an object store, such as s3://BUCKET/LAKE, from a process of its own. "
     "Needs --journal and klamm[ship].",
 )

@@ -151,7 +151,7 @@ class Duration(click.ParamType[int]):
         return int(parts[1] or parts[3]) * self._NS[parts[2] or parts[4]]
 
 
-class LakeAddress(click.ParamType[str]):
+class ShipTarget(click.ParamType[str]):
     """The address of a lake in an object store, or a folder."""
 
     name = "URL"

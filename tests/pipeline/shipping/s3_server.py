@@ -1,4 +1,4 @@
-"""An S3 server with an empty bucket, moto's, and a way to it that fails as a store does: it is gone, it is busy, it hangs, it refuses.
+"""A way to an S3 server that fails as a store does: it is busy, it refuses, it does what was requested and does not say so.
 
     with s3_server() as server:
         server.fails_with = 503            # of each request; None: none fails
@@ -8,29 +8,25 @@
 from __future__ import annotations
 
 import http.client
-import re
-import subprocess
-import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-BUCKET = "bucket"
+from klamm.tests.pipeline.object_stores import moto, use
+
 NO_ACCESS = b"<Error><Code>InvalidAccessKeyId</Code><Message>The AWS Access Key Id does not exist in our records.</Message></Error>"
 
 
 class S3Server:
     """The server, as a client finds it."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, url: str) -> None:
         self.fails_with: int | None = None
         """The status of each response; 0: the connection is closed when the request was read and passed on, -1: before it is passed on."""
-        self.requests = 0
         self.puts: list[str] = []
         """The paths that were put, also those of requests that failed."""
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, port))
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, int(url.rpartition(":")[2])))
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
@@ -40,10 +36,9 @@ class S3Server:
 
     @property
     def environ(self) -> dict[str, str]:
-        return {
-            "AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
-            "AWS_ALLOW_HTTP": "true",
-        }
+        variables: dict[str, str] = {}
+        use(self.url, variables.__setitem__)
+        return variables
 
     def close(self) -> None:
         """Nothing listens any more."""
@@ -56,7 +51,6 @@ def _handler(server: S3Server, port: int) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def _pass_on(self) -> None:
-            server.requests += 1
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             if self.command == "PUT":
                 server.puts.append(self.path)
@@ -104,17 +98,9 @@ def _handler(server: S3Server, port: int) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """A server with an empty bucket."""
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            port = next(int(found[1]) for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:([0-9]+)", line)))
-            threading.Thread(target=process.stderr.read, daemon=True).start()  # it logs each request
-            urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")).close()
-            server = S3Server(port)
-            yield server
-            server.close()
-        finally:
-            process.kill()
+def s3_server(url: str | None = None) -> Iterator[S3Server]:
+    """A server before that with this URL, which has an empty bucket; by default moto's."""
+    with ExitStack() as stack:
+        server = S3Server(stack.enter_context(moto()) if url is None else url)
+        stack.callback(server.close)
+        yield server

@@ -17,15 +17,16 @@ from klamm.pipeline.shipped import waiting
 from klamm.tests.cli.running import Running, run
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
+from klamm.tests.pipeline.object_stores import moto, versitygw
 from klamm.tests.pipeline.shipping.s3_server import S3Server, s3_server
 
 LAKE = "s3://bucket/lake"
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+@pytest.fixture(params=["moto"])
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Server]:
     """An S3 server, which the environment names."""
-    with s3_server() as server:
+    with moto() if request.param == "moto" else versitygw(tmp_path / "versitygw") as url, s3_server(url) as server:
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)
         yield server
@@ -91,6 +92,7 @@ def test_options_without_their_reason_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("server", ["moto", "versitygw"], indirect=True)
 def test_shippers_that_are_killed_and_requests_without_an_answer_lose_nothing_and_repeat_nothing(
     serve: Any, server: S3Server, tmp_path: Path
 ) -> None:
