@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klamm.cli.journal.lake_folder import LakeAddress
 from klamm.cli.journal.options import LAKE, existing
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr, printable
 from klamm.cli.shell.output import counted, say
-from klamm.cli.shell.parameters import Duration, ShipTarget
+from klamm.cli.shell.parameters import Duration
 from klamm.cli.shell.stop_signals import SIGNALS, end_with_stdin
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ LAST_S = 10.0
 
 @click.command("ship", short_help="Send sealed segments to a lake in an object store.")
 @click.argument("lake", type=LAKE, metavar="LAKE")
-@click.argument("target", type=ShipTarget(), metavar="URL")
+@click.argument("target", type=LakeAddress(), metavar="URL")
 @click.option("-f", "--follow", is_flag=True, help="Send segments as they are sealed, until SIGTERM or Ctrl-C.")
 @click.option(
     "--keep-local", "keep_local_ns", type=Duration(),
@@ -38,7 +39,7 @@ LAST_S = 10.0
 )
 @click.option("--stop-with-stdin", is_flag=True, help="Stop when stdin ends.")
 @log_level_option
-def command(lake: Path, target: str, follow: bool, keep_local_ns: int | None, stop_with_stdin: bool, log_level: str) -> None:
+def command(lake: Path, target: Path | str, follow: bool, keep_local_ns: int | None, stop_with_stdin: bool, log_level: str) -> None:
     """Send the sealed segments in the journals of LAKE to URL, a lake in an object store, as bronze: some 25 bytes a frame in place of 300.
 
     Credentials and the endpoint come from the usual variables, such as AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. A segment is sent once,
@@ -53,12 +54,12 @@ def command(lake: Path, target: str, follow: bool, keep_local_ns: int | None, st
     log_to_stderr(log_level)
     with extra_needed("ship", lambda: "klamm journal ship"):
         import obstore  # noqa: F401 it is imported late elsewhere
-        import pyarrow  # noqa: F401 the same
 
         from klamm.pipeline.ship import Shipper
     from klamm.journal.reading import ask_to_seal
     from klamm.pipeline.lake.folder import PipelineFailed
 
+    target = str(target.absolute() if isinstance(target, Path) else target)
     if not follow:
         existing(lake)
         for folder in ask_to_seal(lake):

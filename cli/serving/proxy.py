@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from klamm.cli.serving.lifetime import live
+from klamm.cli.serving.ship_options import DIRECTORY, ship_options, ship_properties
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr
 from klamm.cli.shell.output import say
-from klamm.cli.shell.parameters import Duration, HostPort, ShipTarget, Whole
+from klamm.cli.shell.parameters import HostPort, Whole
 from klamm.cli.shell.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -44,14 +45,7 @@ PEM = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--journal", type=click.Path(path_type=Path, file_okay=False), help="Folder for the journals of all brokers. Needs klamm[journal]."
 )
-@click.option(
-    "--ship-to", type=ShipTarget(),
-    help="Send the segments of the journals to this lake in an object store, such as s3://BUCKET/LAKE. Needs --journal and klamm[ship].",
-)
-@click.option(
-    "--keep-local", "keep_local_ns", type=Duration(),
-    help="Remove segments from --journal that were sent and are older than this, such as 12h; 0m: at once. Default: they stay.",
-)
+@ship_options
 @click.option("--run", metavar="NAME", help="Name of the journals' run.  [default: the id of the cluster]")
 @click.option(
     "--control-port", type=Whole(0, 65535),
@@ -63,7 +57,7 @@ def command(
     upstream: tuple[tuple[str, int], ...], listen: tuple[str, int], advertise: str | None, tls_certificate: Path | None,
     tls_key: Path | None, tls_client_ca: Path | None, upstream_tls: bool, upstream_ca: Path | None, upstream_certificate: Path | None,
     upstream_key: Path | None, upstream_any_name: bool, upstream_unverified: bool, tls_passthrough: bool, journal: Path | None,
-    ship_to: str | None, keep_local_ns: int | None, run: str | None, control_port: int | None, as_json: bool, log_level: str,
+    ship_to: Path | str | None, keep_local_ns: int | None, run: str | None, control_port: int | None, as_json: bool, log_level: str,
 ) -> None:
     """Stand between clients and a Kafka cluster of any kind, and keep a journal of what both say.
 
@@ -95,10 +89,7 @@ def command(
         raise click.UsageError("--run is the name of a journal's run and needs --journal")
     if tls_certificate is None and (tls_key or tls_client_ca):
         raise click.UsageError("--tls-key and --tls-client-ca need --tls-certificate")
-    if journal is None and ship_to is not None:
-        raise click.UsageError("--ship-to needs --journal: the proxy writes to a disk of this machine first")
-    if keep_local_ns is not None and ship_to is None:
-        raise click.UsageError("--keep-local needs --ship-to: only segments that were sent are removed")
+    shipped = ship_properties(journal, ship_to, keep_local_ns)
     if upstream_key and upstream_certificate is None:
         raise click.UsageError("--upstream-key needs --upstream-certificate")
     if upstream_ca and upstream_unverified:
@@ -119,11 +110,10 @@ def command(
         shown = {"bootstrap_servers": proxy.bootstrap} | ({} if control is None else {"control": control})
         say(json.dumps(shown) if as_json else proxy.bootstrap.replace(",", "\n"))
 
-    from klamm.cli.serving.shipping import DIRECTORY, KEEP, TARGET, shipping
+    from klamm.cli.serving.shipping import shipping
     from klamm.server.run import run as run_on_loop
 
-    keys = {DIRECTORY: journal, TARGET: ship_to, KEEP: None if keep_local_ns is None else keep_local_ns // 1_000_000}
-    serving = shipping(proxy, keys.get, log_level)
+    serving = shipping(proxy, {DIRECTORY: journal, **shipped}.get, log_level)
     with extra_needed("journal", lambda: "--journal"):
         run_on_loop(lambda: live(serving, signals, ready))
 

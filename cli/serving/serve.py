@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from klamm.cli.serving.ship_options import ship_options, ship_properties
 from klamm.cli.shell.failures import extra_needed
 from klamm.cli.shell.logs import log_level_option, log_to_stderr
 from klamm.cli.shell.output import say
@@ -27,8 +28,6 @@ from klamm.cli.shell.parameters import (
     KEY_VALUE,
     TOPIC,
     USER_PASSWORD,
-    Duration,
-    ShipTarget,
     Whole,
     api_version_option,
     as_version_option,
@@ -173,15 +172,7 @@ klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
     type=click.Path(path_type=Path, file_okay=False),
     help="Record every frame and every controller decision in this folder, for `klamm journal` and `klamm pipeline`. Needs klamm[journal].",
 )
-@click.option(
-    "--ship-to", type=ShipTarget(),
-    help="Send the segments of the journal to this lake in an object store, such as s3://BUCKET/LAKE, from a process of its own. "
-    "Needs --journal and klamm[ship].",
-)
-@click.option(
-    "--keep-local", "keep_local_ns", type=Duration(),
-    help="Remove segments from --journal that were sent and are older than this, such as 12h; 0m: at once. Default: they stay.",
-)
+@ship_options
 @click.option(
     "--config", "configs", multiple=True, type=KEY_VALUE, callback=each_once, shell_complete=complete_configs,
     help="Set a property of all brokers; can be given more than once.",
@@ -229,7 +220,7 @@ def command(
     zookeeper: str | None,
     data_dir: Path | None,
     journal: Path | None,
-    ship_to: str | None,
+    ship_to: Path | str | None,
     keep_local_ns: int | None,
     configs: tuple[tuple[str, str], ...],
     broker_configs: tuple[tuple[int, str, str], ...],
@@ -246,7 +237,7 @@ def command(
     log_level: str,
 ) -> None:
     log_to_stderr(log_level)
-    config = _journaled(journal, ship_to, keep_local_ns) | dict(configs)
+    config = ({} if journal is None else _journaled(journal)) | ship_properties(journal, ship_to, keep_local_ns) | dict(configs)
     config |= narrowed_apis(as_version, api_versions)
     _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
     _check_advertised(advertised, port, brokers, secured=tls or mechanism is not None)
@@ -319,24 +310,13 @@ def _control_options(host: str, port: int, token: str | None) -> dict[str, Any]:
     return {"control_host": host, "control_port": port, "control_token": token}
 
 
-def _journaled(lake: Path | None, ship_to: str | None, keep_local_ns: int | None) -> dict[str, str]:
-    """The broker properties for a journal in this lake, with a new run id, and for what becomes of it. Raises click.UsageError."""
-    if keep_local_ns is not None and ship_to is None:
-        raise click.UsageError("--keep-local needs --ship-to: only segments that were sent are removed")
-    if lake is None:
-        if ship_to is not None:
-            raise click.UsageError("--ship-to needs --journal: brokers write to a disk of this machine first")
-        return {}
+def _journaled(lake: Path) -> dict[str, str]:
+    """The broker properties for a journal in this lake, with a new run id."""
     import secrets
     from datetime import UTC, datetime
 
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    properties = {"klamm.journal.dir": str(lake.absolute()), "klamm.journal.run": run_id}
-    if ship_to is not None:
-        properties["klamm.journal.ship.to"] = ship_to
-    if keep_local_ns is not None:
-        properties["klamm.journal.local.retention.ms"] = str(keep_local_ns // 1_000_000)
-    return properties
+    return {"klamm.journal.dir": str(lake.absolute()), "klamm.journal.run": run_id}
 
 
 def _check(

@@ -17,12 +17,12 @@ from contextlib import suppress
 from typing import Any
 
 from klamm.cli.serving.lifetime import Serving
+from klamm.cli.serving.ship_options import DIRECTORY, KEEP, TARGET
 from klamm.cli.shell.failures import extra_needed
 from klamm.configs.definitions.types import ConfigError
 
 log = logging.getLogger(__name__)
 
-DIRECTORY, TARGET, KEEP = "klamm.journal.dir", "klamm.journal.ship.to", "klamm.journal.local.retention.ms"
 PRIORITY = 5
 """Niceness of the shipper: brokers come first."""
 END_S = 15.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from typing import ClassVar, TypeVar
@@ -149,20 +148,6 @@ class Duration(click.ParamType[int]):
         if parts is None:
             self.fail(f"{value!r} is not a time such as 12h, 7d or 4w", param, ctx)
         return int(parts[1] or parts[3]) * self._NS[parts[2] or parts[4]]
-
-
-class ShipTarget(click.ParamType[str]):
-    """The address of a lake in an object store, or a folder."""
-
-    name = "URL"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The address as it was given, of a folder its absolute path."""
-        if "://" not in value:
-            return os.path.abspath(value)
-        if re.fullmatch(r"(s3a?|gs|az|abfss?)://[^/]+(/.*)?", value) is None:
-            self.fail(f"{value!r} is not the address of a lake in an object store, such as s3://bucket/lake", param, ctx)
-        return value
 
 
 class Int64(click.ParamType[int]):
