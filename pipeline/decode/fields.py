@@ -303,6 +303,13 @@ def _commit_done(version: int, body: Body, text: bytes) -> Values:
     return {"names": _pairs(topics, "partitions", "partitionIndex"), "commits": topics, "codes": _codes_of(topics, "partitions")}
 
 
+def _beat(version: int, body: Body, text: bytes) -> Values:
+    return {
+        "group_id": body.get("groupId"), "member_id": body.get("memberId"), "instance_id": body.get("instanceId"),
+        "generation": body.get("memberEpoch"),
+    }
+
+
 def _of_member(version: int, body: Body, text: bytes) -> Values:
     return _member(body)
 
@@ -413,6 +420,7 @@ READERS: dict[tuple[bool, int], Reader] = {
     (True, ApiKey.JOIN_GROUP): _join, (False, ApiKey.JOIN_GROUP): _joined,
     (True, ApiKey.HEARTBEAT): _of_member, (False, ApiKey.HEARTBEAT): _nothing,
     (True, ApiKey.SYNC_GROUP): _sync, (False, ApiKey.SYNC_GROUP): _synced,
+    (True, ApiKey.CONSUMER_GROUP_HEARTBEAT): _beat, (False, ApiKey.CONSUMER_GROUP_HEARTBEAT): _beat,
     (False, ApiKey.API_VERSIONS): _api_versions_told,
     (True, ApiKey.CREATE_TOPICS): _create, (False, ApiKey.CREATE_TOPICS): _create_done,
     (True, ApiKey.DELETE_TOPICS): _delete, (False, ApiKey.DELETE_TOPICS): _delete_done,

@@ -19,7 +19,7 @@ FINDERS: dict[tuple[bool, int], Finder] = {
     (False, ApiKey.API_VERSIONS): cluster_flaws.versions,
     (True, ApiKey.JOIN_GROUP): group_flaws.join, (False, ApiKey.JOIN_GROUP): group_flaws.joined,
     (True, ApiKey.SYNC_GROUP): group_flaws.sync,
-    (False, ApiKey.CONSUMER_GROUP_HEARTBEAT): group_flaws.heartbeat,
+    (True, ApiKey.CONSUMER_GROUP_HEARTBEAT): group_flaws.beat, (False, ApiKey.CONSUMER_GROUP_HEARTBEAT): group_flaws.heartbeat,
     (True, ApiKey.OFFSET_COMMIT): group_flaws.commit, (True, ApiKey.TXN_OFFSET_COMMIT): group_flaws.commit,
     (False, ApiKey.OFFSET_FETCH): group_flaws.committed,
 }

@@ -1,4 +1,4 @@
-"""Requests and responses of members of groups: rules K-06, K-07, G-08, G-09, O-04."""
+"""Requests and responses of members of groups: rules K-06, K-07, K-13, G-08, G-09, O-04."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ def joined(version: int, body: Body) -> Iterator[Flaw]:
         yield "G-08", f"tells {body['memberId']} of {len(members)} members, and {body['leader']} leads"
     for one in repeated(row["memberId"] for row in members):
         yield "G-08", f"names member {one} twice"
+
+
+def beat(version: int, body: Body) -> Iterator[Flaw]:
+    """K-13: of a group of KIP-848."""
+    if body["memberEpoch"] == 0:
+        topics = body.get("subscribedTopicNames")
+        if (topics is None and body.get("subscribedTopicRegex") is None) or body["rebalanceTimeoutMs"] < 0:
+            yield "K-13", f"joins {body['groupId']} with topics {topics} and a rebalance timeout of {body['rebalanceTimeoutMs']} ms"
+        if body.get("topicPartitions") != []:
+            yield "K-13", f"joins {body['groupId']} with partitions {body.get('topicPartitions')}"
 
 
 def heartbeat(version: int, body: Body) -> Iterator[Flaw]:

@@ -39,7 +39,7 @@ INPUTS_READ = {"headers", "events"}
 FAMILIES = (
     "traffic", "frames.peers", "contents", "controller_views", "wire", "answers", "controller", "decisions", "elections", "leadership",
     "reassignment", "logs.calls", "logs.rules", "groups.calls", "groups.rules", "transactions.calls", "transactions.rules", "clients",
-    "frames.bodies", "frames.clients", "frames.fetches", "frames.producers", "frames.answers",
+    "frames.bodies", "frames.clients", "frames.fetches", "frames.producers", "frames.member_epochs", "frames.answers",
 )
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 

@@ -44,6 +44,10 @@ RULES: tuple[Rule, ...] = (
         0, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, where=OF_CLIENTS,
     ),
     of_bodies(
+        "K-13", "warn", "A member of a group of KIP-848 joins with its topics and rebalance timeout, and without partitions.", "KIP-848",
+        0, ApiKey.CONSUMER_GROUP_HEARTBEAT, where=OF_CLIENTS,
+    ),
+    of_bodies(
         "F-01", "error", "A partition that is fetched without an error has a high watermark, a last stable offset and a log start offset.",
         "wire 12", 1, ApiKey.FETCH,
     ),

@@ -123,9 +123,14 @@ FROM numbers WHERE last_delta < 2147483648""",
 all its records."""
 
 _HIGHEST = """
-WITH told AS (
-    SELECT *, greatest(last_stable_offset, if(is_broker, -1, last_offset + 1)) AS bound FROM fetched_batches
-    WHERE high_watermark >= 0),
+WITH led AS (
+    SELECT run_id, topic, partition, max(leader) AS leader FROM partition_state WHERE leader >= 0 AND topic IS NOT NULL
+    GROUP BY run_id, topic, partition),
+-- A follower takes the high watermark of its leader, also a lower one.
+told AS (
+    SELECT b.*, greatest(b.last_stable_offset, if(b.is_broker, -1, b.last_offset + 1)) AS bound
+    FROM fetched_batches b LEFT JOIN led l ON l.run_id = b.run_id AND l.topic = b.topic AND l.partition = b.partition
+    WHERE b.high_watermark >= 0 AND coalesce(l.leader, b.node_id) = b.node_id),
 points AS (
     SELECT run_id, node_id, process, conn_id, topic, partition, seq, answer_seq, high_watermark, is_answer,
         if(is_answer, answer_seq, seq) AS at, if(is_answer, struct(bound, answer_seq), NULL) AS told
@@ -158,8 +163,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "F-06", "error", "What a consumer has read, and each last stable offset, is below the high watermark that the same broker tells in "
-        "response to a later request; a last stable offset may be the same.", "wire 12", ("fetched_batches", *SAME_LOG), _HIGHEST,
-        about="fetched_batches", needs=_FETCHES,
+        "response to a later request; a last stable offset may be the same.", "wire 12",
+        ("fetched_batches", "partition_state", *SAME_LOG), _HIGHEST, about="fetched_batches", needs=_FETCHES,
     ),
     Rule(
         "K-10", "warn", "The epochs of a fetch session rise by one.", "KIP-227", ("session_steps",), _STEPS, about="session_steps",

@@ -332,7 +332,8 @@ BEAT, BEATEN = messages.ConsumerGroupHeartbeatRequest, messages.ConsumerGroupHea
 def _beats(one: Guest, partitions: list[int], interval_ms: int) -> None:
     assignment = BEATEN.Assignment([BEATEN.TopicPartitions(bytes(range(16)), partitions)])
     told = BEATEN(member_id="m", member_epoch=1, heartbeat_interval_ms=interval_ms, assignment=assignment)
-    one.exchange(0, Api.CONSUMER_GROUP_HEARTBEAT, 0, BEAT("g", "m"), told)
+    asked = BEAT("g", "m", rebalance_timeout_ms=1_000, subscribed_topic_names=["t"], topic_partitions=[])
+    one.exchange(0, Api.CONSUMER_GROUP_HEARTBEAT, 0, asked, told)
 
 
 guest("G-09", "a member gets a partition twice", edge=True)(lambda one: _beats(one, [0, 0], 5_000))

@@ -152,7 +152,15 @@ def heartbeat(*partitions: int, error: int = 0, interval_ms: int = 5_000) -> Exc
     form = messages.ConsumerGroupHeartbeatResponse
     assignment = form.Assignment([form.TopicPartitions(ID, list(partitions))]) if partitions else None
     answer = form(error_code=error, member_id="m", member_epoch=1, heartbeat_interval_ms=interval_ms, assignment=assignment)
-    return Exchange(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, messages.ConsumerGroupHeartbeatRequest("g", "m"), answer)
+    return joining(0)._replace(response=answer, is_request=False)
+
+
+def joining(epoch: int, **columns: Any) -> Exchange:
+    """ConsumerGroupHeartbeat with this epoch and these columns; a whole one if there are none."""
+    asked: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+    request = messages.ConsumerGroupHeartbeatRequest("g", "m", epoch, **(asked | columns))
+    answer = messages.ConsumerGroupHeartbeatResponse(member_id="m", member_epoch=1, heartbeat_interval_ms=5_000)
+    return Exchange(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, request, answer, is_request=True)
 
 
 def commit(offset: int, leader_epoch: int = -1) -> Exchange:
@@ -202,6 +210,7 @@ GOOD: dict[str, list[Exchange]] = {
     "V-03": [features(2)],
     "G-08": [joined("m", "n"), joined(leader="n"), joined(leader=""), joined(error_code=25, generation_id=-1, leader="", member_id="")],
     "G-09": [heartbeat(0, 1), heartbeat(error=25, interval_ms=0)],
+    "K-13": [joining(0), joining(1, subscribed_topic_names=None, rebalance_timeout_ms=-1, topic_partitions=None)],
     "T-07": [initialized(4, 0), initialized(-1, -1, 51)],
 }
 
@@ -225,6 +234,10 @@ BAD: dict[str, list[Exchange]] = {
     "V-02": [versions(entry(18, 0, 4), entry(1, 0, 13)), versions(entry(18, 0, 4), entry(11, 0, 1), entry(14, 0, 1))],
     "V-03": [features(3)],
     "G-08": [joined("m", "n", leader="n"), joined("m", "m"), joined(generation_id=0), joined("m", error_code=25)],
+    "K-13": [
+        joining(0, subscribed_topic_names=None), joining(0, rebalance_timeout_ms=-1), joining(0, topic_partitions=None),
+        joining(0, topic_partitions=[messages.ConsumerGroupHeartbeatRequest.TopicPartitions(ID, [0])]),
+    ],
     "G-09": [heartbeat(0, 0), heartbeat(0, error=25), heartbeat(interval_ms=0)],
     "T-07": [initialized(-1, -1), initialized(4, 0, 51)],
 }

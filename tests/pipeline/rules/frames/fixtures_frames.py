@@ -426,6 +426,64 @@ def who_reads_all_records_is_told_what_was_aborted(run: Run) -> int:
     return aborted(run, 0)
 
 
+# --- K-14, K-15, G-10
+
+
+def beat(run: Run, epoch: int, told: int, error: int = 0, member: str = "m") -> tuple[int, int]:
+    """ConsumerGroupHeartbeat with this epoch and what is told; the seqs of request and response."""
+    one, journal = bodies.joining(epoch), run.journal()
+    answer = messages.ConsumerGroupHeartbeatResponse
+    asked = journal.request(1, one.key, 0, one.request._replace(member_id=member))
+    answered = answer(error_code=error, member_id="m", member_epoch=told, heartbeat_interval_ms=0 if error else 5_000)
+    return int(asked), int(journal.response(1, asked, answered))
+
+
+@good("K-14")
+@good("K-15")
+@good("G-10")
+def a_member_joins_is_fenced_joins_again_and_leaves(run: Run) -> None:
+    beat(run, 0, 1, member="")
+    beat(run, 1, 1)
+    beat(run, 1, 3)
+    beat(run, 3, 3)
+    beat(run, 3, 0, error=110)
+    beat(run, 0, 4)
+    beat(run, 4, 4)
+    beat(run, -1, -1)
+
+
+@bad("K-14")
+def the_epoch_of_a_member_falls(run: Run) -> int:
+    beat(run, 0, 2)
+    beat(run, 2, 3)
+    beat(run, 3, 3)
+    return beat(run, 2, 3)[0]
+
+
+@bad("K-14")
+def the_epoch_of_a_member_is_one_that_nobody_told(run: Run) -> int:
+    beat(run, 0, 2)
+    return beat(run, 3, 3)[0]
+
+
+@bad("K-15")
+def a_member_that_was_fenced_goes_on(run: Run) -> int:
+    beat(run, 0, 2)
+    beat(run, 2, 0, error=110)
+    return beat(run, 2, 0, error=25)[0]
+
+
+@bad("G-10")
+def a_member_gets_an_epoch_below_its_own(run: Run) -> int:
+    beat(run, 0, 2)
+    return beat(run, 2, 1)[1]
+
+
+@bad("G-10")
+def a_member_joins_with_epoch_0(run: Run) -> int:
+    return beat(run, 0, 0)[1]
+
+
 # --- K-12
 
 
