@@ -33,7 +33,7 @@ from klamm.pipeline.lake.tables import (
     VERDICTS,
 )
 from klamm.pipeline.report.clients import Sent, sent
-from klamm.pipeline.report.reading import FRAMES, Row, RunTables, StoredTables, api_name, error_name, to_ms
+from klamm.pipeline.report.reading import FRAMES, Place, Row, RunTables, StoredTables, api_name, by_node, error_name, to_ms
 from klamm.pipeline.report.source import ReportSource
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol.apis import ApiKey
@@ -65,6 +65,16 @@ class RuleResult(NamedTuple):
     """The first ones of VERDICTS."""
     lacks: str = ""
     """What the journals do not show and the rule needs; empty if it is applicable."""
+
+
+class Accused(NamedTuple):
+    """Who broke which rules."""
+
+    who: str
+    """A client, with its software, or a broker."""
+    is_client: bool
+    rules: dict[str, int]
+    """Rule → violations, of those that are named."""
 
 
 class Simulation(NamedTuple):
@@ -120,6 +130,10 @@ class Facts:
     clients: int
     scorecard: list[Row]
     rules: list[RuleResult]
+    accused: list[Accused]
+    """Brokers, and then clients, those with most violations first."""
+    is_of_clients: bool
+    """A proxy or a capture wrote the journals: they have frames of clients, and no events of brokers or of a controller."""
     quarantine: list[Row]
     """reason, count."""
     simulation: Simulation | None
@@ -135,6 +149,7 @@ def collect(source: ReportSource) -> Facts:
     spans = tables.read(REASSIGN_SPANS, REASSIGN_SPANS.names)
     matrix, clients = _matrix(tables.read(API_MATRIX, API_MATRIX.names))
     leaders, partitions = _leaders(timeline, end)
+    rules, verdicts = _rules(tables)
     phases, reassigned = _phases(spans, end)
     generations, groups = _generations(
         tables.read(GROUP_GENERATIONS, GROUP_GENERATIONS.names), tables.by_file(OFFSET_COMMITS, (*_COMMITTED, "error_code")), end
@@ -148,7 +163,7 @@ def collect(source: ReportSource) -> Facts:
         _errors(tables.by_file(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir", "flags")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
-        _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(source.lake),
+        rules, _accused(tables, verdicts), _is_of_clients(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(source.lake),
         _versions(tables.read(EVENT_TABLE, ("kind", "output"))),
     )
 
@@ -378,9 +393,11 @@ def _matrix(matrix: pa.Table) -> tuple[list[Row], int]:
 NUMBERS = ("requests", "errors", "outside", "quarantined")
 
 
-def _rules(tables: RunTables) -> list[RuleResult]:
+def _rules(tables: RunTables) -> tuple[list[RuleResult], list[Row]]:
+    """The results, and all violations that are named."""
     violations: dict[str, list[Row]] = {}
-    for row in tables.read(VERDICTS, VERDICTS.names).to_pylist():
+    verdicts = tables.read(VERDICTS, VERDICTS.names).to_pylist()
+    for row in verdicts:
         of_rule = violations.setdefault(row["rule"], [])
         if len(of_rule) < VIOLATIONS:
             of_rule.append(row)
@@ -391,7 +408,39 @@ def _rules(tables: RunTables) -> list[RuleResult]:
         lacks[row["rule"]] = row["lacks"] and lacks.get(row["rule"], row["lacks"])
     return [
         RuleResult(rule, sums[rule]["checked"], sums[rule]["violated"], violations.get(rule, []), lacks[rule]) for rule in sorted(sums)
+    ], verdicts
+
+
+def _accused(tables: RunTables, verdicts: Sequence[Row]) -> list[Accused]:
+    """Warnings are about clients, the others about brokers."""
+    frames: dict[Place, Row] = {}
+    warned = [Place(row["node_id"], row["seq"]) for row in verdicts if row["severity"] == "warn" and row["seq"] is not None]
+    for node, seqs in by_node(warned).items():
+        for row in tables.where(FRAMES, ("seq", "client_id", "client_sw"), node_id=[node], seq=seqs):
+            frames[Place(node, row["seq"])] = row
+    counts: dict[tuple[bool, str], Counter[str]] = {}
+    for row in verdicts:
+        is_client = row["severity"] == "warn"
+        who = _client_of(frames.get(Place(row["node_id"], row["seq"]), {})) if is_client else f"broker {row['node_id']}"
+        counts.setdefault((is_client, who), Counter())[row["rule"]] += 1
+    return [
+        Accused(who, is_client, dict(sorted(rules.items())))
+        for (is_client, who), rules in sorted(counts.items(), key=lambda item: (item[0][0], -item[1].total(), item[0][1]))
     ]
+
+
+def _client_of(frame: Row) -> str:
+    """The name of a client, and its software."""
+    name, software = frame.get("client_id") or "", frame.get("client_sw") or ""
+    return f"{name} ({software})" if name and software else name or software or "a client without a name"
+
+
+_OF_CONNECTIONS = {"conn_open", "conn_close", "authenticated"}
+
+
+def _is_of_clients(tables: RunTables) -> bool:
+    kinds = set(pc.unique(tables.read(EVENT_TABLE, ("kind",))["kind"]).to_pylist())
+    return bool(kinds) and kinds <= _OF_CONNECTIONS
 
 
 def _simulation(lake: Lake) -> Simulation | None:

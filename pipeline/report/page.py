@@ -22,7 +22,7 @@ from klamm.pipeline.report import charts
 from klamm.pipeline.report.clients import Client, Sent
 from klamm.pipeline.report.evidence import Evidence, Incident, proof
 from klamm.pipeline.report.facts import CLIENTS, GROUPS, PARTITIONS, Facts, RuleResult
-from klamm.pipeline.report.reading import Place, Row
+from klamm.pipeline.report.reading import Place, Row, to_ms
 from klamm.pipeline.rules.runner import rules as all_rules
 from klamm.seams.value_class import dataclass
 
@@ -91,9 +91,7 @@ def _sections(
     more = f"the {PARTITIONS} that changed most of {facts.partitions:,}" if facts.partitions > PARTITIONS else f"all {facts.partitions:,}"
     some = f"the {GROUPS} with most generations of {facts.groups:,}" if facts.groups > GROUPS else f"all {facts.groups:,} with members"
     groups = f"<p>Groups: {some}. A rebalance lasts until the first member has its assignment.</p>" if facts.groups else ""
-    return [
-        _section("sent", "What clients sent", _sent(facts.sent, {each.place for each in shown})),
-        _section("rules", "Rules", _rules(facts.rules, rules)),
+    of_brokers = [
         _section(
             "leadership", "Leaders", f"<p>Partitions: {more}. Bands are the terms of controllers.</p>"
             + picture("leadership-picture", charts.leadership(facts), "No request of a controller said who leads.")
@@ -112,6 +110,13 @@ def _sections(
             + picture("reassign-picture", charts.reassignments(facts), "Nothing was reassigned.") + _phase_texts(facts)
             + _table(facts.phases, ("topic_partition", "phase", "step", "throttle", "from_ms", "to_ms")),
         ),
+    ]
+    return [
+        _section("who", "Who spoke", _who(facts)),
+        _section("sent", "What clients sent", _sent(facts.sent, {each.place for each in shown})),
+        _section("rules", "Rules", _rules(facts, rules, {each.place: each for each in shown})),
+        # Without frames of a controller they would be empty.
+        *(of_brokers if facts.leaders or facts.phases or not facts.is_of_clients else ()),
         _section(
             "groups", "Groups", groups + picture("groups-picture", charts.groups(facts), "No group had members.")
             + _table(
@@ -180,6 +185,8 @@ def _head(facts: Facts, rules: Mapping[str, RuleText]) -> str:
         (f"{facts.partitions:,}", "partitions"),
         (f"{seconds:,.1f} s", f"from {_clock(facts.begin_ms)} UTC"),
     ]
+    if facts.is_of_clients and not facts.partitions:
+        del figures[4]  # only controllers say which partitions there are
     tiles = "".join(f'<div class="tile"><b>{value}</b><span>{escape(name)}</span></div>' for value, name in figures)
     chips = "".join(
         _chip(name if count else "none", f"{count} {name}", "#rules") for name, count in counts.items() if count or name != "warning"
@@ -223,35 +230,100 @@ def _section(name: str, title: str, content: str) -> str:
     return f'<section id="{name}"><h2>{escape(title)}</h2>{content}</section>'
 
 
-def _rules(results: Sequence[RuleResult], rules: Mapping[str, RuleText]) -> str:
-    """Those that are violated, with what violates them; the others are folded, a line each."""
+def _who(facts: Facts) -> str:
+    """The software that sent requests, with what became of them, and the brokers."""
+    brokers = ", ".join(map(str, facts.brokers))
+    speakers = "".join(_speaker(facts, row) for row in facts.scorecard)
+    return f"<p>Brokers that got requests: {escape(brokers)}.</p>" + (speakers or _none("No client sent a request."))
+
+
+def _speaker(facts: Facts, row: Row) -> str:
+    software, name = row["client_sw"], row["client_id"] or "no client id"
+    who = f"<b>{escape(software or name)}</b>" + (f" as {escape(name)}" if software else "; it did not say its software")
+    errors = f'<b class="error">{row["errors"]:,} with an error</b>' if row["errors"] else "no errors"
+    odd = f", {row['quarantined']:,} that do not decode" if row["quarantined"] else ""
+    times = "" if row["p50_ns"] is None else f"; median latency {to_ms(row['p50_ns']):,.1f} ms, p99 {to_ms(row['p99_ns']):,.1f} ms"
+    counts = f"{_counted(row['connections'], 'connection')}, {_counted(row['requests'], 'request')}{odd}, {errors}{times}"
+    return f'<p class="client">{who}: {counts}<br><span class="dim">{escape(_spoken(facts, software or name))}</span></p>'
+
+
+def _spoken(facts: Facts, client: str) -> str:
+    """The APIs and versions of a client, or of all clients of its software."""
+    spoken: dict[str, list[str]] = {}
+    for row in facts.matrix:
+        if row["client"] == client:
+            spoken.setdefault(row["api"], []).append(row["version"].removeprefix("v"))
+    return ", ".join(f"{api} {'/'.join(versions)}" for api, versions in spoken.items())
+
+
+def _accused(facts: Facts, is_client: bool) -> str:
+    rows = [one for one in facts.accused if one.is_client == is_client]
+    if not rows:
+        return ""
+    lines = ""
+    for one in rows:
+        links = ", ".join(f'<a href="#rule-{rule}">{rule}</a> {count:,}' for rule, count in one.rules.items())
+        lines += f"<tr><td>{escape(one.who)}</td><td>{links}</td></tr>"
+    head = f"<tr><th>{'client' if is_client else 'broker'}</th><th>rules that it broke, and how often</th></tr>"
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>{lines}</tbody></table></div>'
+
+
+def _rules(facts: Facts, rules: Mapping[str, RuleText], shown: Mapping[Place, Evidence]) -> str:
+    """Who broke some, and those that are violated, with what violates them; the others are folded, a line each."""
+    results = facts.rules
     if not results:
         return _none("No rule was checked: `klamm pipeline check` does that.")
+    lacking = sum(bool(result.lacks) for result in results)
+    about = (
+        f"<p>The frames are those of clients. {lacking} rules need more than that, and are not applicable.</p>"
+        if facts.is_of_clients and lacking else ""
+    )
     order = {"violated": 0, "warning": 1, "holds": 2, "not exercised": 3, "not applicable": 4}
-    shown: list[str] = []
+    broken: list[str] = []
     folded: list[str] = []
     for result in sorted(results, key=lambda one: (order[status(one, _severity(rules, one.rule))], one.rule)):
         text = rules.get(result.rule, RuleText("error", "", ""))
         name = status(result, text.severity)
         counts = f"{result.checked:,} checked, {result.violated:,} violated" if result.checked else ""
         counts = f"without {result.lacks}" if result.lacks else counts
-        said = f'{escape(text.statement)} <span class="dim">{escape(text.source)}</span>'
+        said = f'{escape(text.statement)} <span class="dim">{escape(_rests_on(text.source))}</span>'
         line = f'<b>{escape(result.rule)}</b> {_chip(name, name)} <span class="dim">{counts}</span>'
-        links = "".join(_violation(violation) for violation in result.violations)
+        links = "".join(_violation(violation, shown) for violation in result.violations)
         more = f"<li>{result.violated - len(result.violations):,} more</li>" if result.violated > len(result.violations) else ""
         proofs = f"<ul>{links}{more}</ul>" if links else ""
-        (shown if result.violated else folded).append(f'<div class="rule">{line}<p>{said}</p>{proofs}</div>')
+        (broken if result.violated else folded).append(
+            f'<div class="rule" id="rule-{result.rule}">{line}<p>{said}</p>{proofs}</div>'
+        )
     others = f'<details><summary>{len(folded)} other rules</summary>{"".join(folded)}</details>' if folded else ""
-    return ("".join(shown) or _none("No rule is violated.")) + others
+    return about + _accused(facts, False) + _accused(facts, True) + ("".join(broken) or _none("No rule is violated.")) + others
 
 
-def _violation(violation: Row) -> str:
+SIDE_BY_SIDE = 4
+"""Number of frames of a violation that are beside each other."""
+
+
+def _beside(places: Sequence[Place], shown: Mapping[Place, Evidence]) -> str:
+    """The first frames of a violation beside each other, decoded."""
+    frames = "".join(
+        f"<div><b>{escape(each.title)}</b> <span class=\"dim\">broker {place.node_id}, row {place.seq}, {_clock(each.at_ms)}</span>"
+        f"<pre>{escape(each.text)}</pre></div>"
+        for place in places if (each := shown.get(place)) is not None
+    )
+    return f'<details><summary>frames side by side</summary><div class="side">{frames}</div></details>' if frames else ""
+
+
+def _rests_on(source: str) -> str:
+    """Where a rule is from, in words: a section of the specification is in a file of Klamm's documentation."""
+    return re.sub(r"^(wire|controller|zookeeper-layout) (\d+)", r"docs/spec/\1.md, section \2", source)
+
+
+def _violation(violation: Row, shown: Mapping[Place, Evidence]) -> str:
     rows = dict.fromkeys(proof(violation))
     by_broker = [
         f'<span class="dim">broker {broker}, rows</span> ' + " ".join(f'<a href="#{anchor(row)}">{row.seq}</a>' for row in of_broker)
         for broker, of_broker in groupby(rows, attrgetter("node_id"))
     ]
-    return f'<li>{escape(violation["detail"] or "")} {"; ".join(by_broker)}</li>'
+    return f'<li>{escape(violation["detail"] or "")} {"; ".join(by_broker)}{_beside([*rows][:SIDE_BY_SIDE], shown)}</li>'
 
 
 def _sent(sent: Sent, shown: Collection[Place]) -> str:
