@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -128,7 +128,8 @@ class Facts:
     matrix: list[Row]
     """client, api, version, requests, errors, outside, quarantined."""
     clients: int
-    scorecard: list[Row]
+    speakers: list[Row]
+    """CLIENT_SCORECARD, the busiest clients first, each with `spoken`: API → versions."""
     rules: list[RuleResult]
     accused: list[Accused]
     """Brokers, and then clients, those with most violations first."""
@@ -162,7 +163,7 @@ def collect(source: ReportSource) -> Facts:
         leaders, partitions, _led(timeline, begin, end), phases, reassigned, generations, groups, sent(tables, timeline),
         _errors(tables.by_file(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir", "flags")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
-        tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
+        _speakers(tables),
         rules, _accused(tables, verdicts), _is_of_clients(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(source.lake),
         _versions(tables.read(EVENT_TABLE, ("kind", "output"))),
     )
@@ -369,6 +370,22 @@ def _latencies(latency: pa.Table) -> list[Row]:
         for column, percentile in (("p50_ns", "p50"), ("p99_ns", "p99"), ("p999_ns", "p99.9"), ("max_ns", "max")):
             slowest[api, percentile] = max(slowest.get((api, percentile), 0), row[column])
     return [{"api": api, "percentile": p, "ms": to_ms(max(ns, 1)), "count": counts[api]} for (api, p), ns in sorted(slowest.items())]
+
+
+def _speakers(tables: RunTables) -> list[Row]:
+    spoken: dict[tuple[Any, Any], dict[str, set[str]]] = {}
+    for row in tables.read(API_MATRIX, ("client_sw", "client_id", "api", "api_key", "api_version")).to_pylist():
+        apis = spoken.setdefault((row["client_sw"], row["client_id"]), {})
+        version = "?" if row["api_version"] is None else str(row["api_version"])
+        apis.setdefault(row["api"] or api_name(row["api_key"]), set()).add(version)
+    rows = tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()
+    busiest = sorted(rows, key=lambda row: -row["requests"])[:CLIENTS]
+    return [row | {"spoken": _in_order(spoken.get((row["client_sw"], row["client_id"]), {}))} for row in busiest]
+
+
+def _in_order(apis: dict[str, set[str]]) -> dict[str, list[str]]:
+    """APIs by name, each with its versions from the lowest on."""
+    return {api: sorted(versions, key=lambda one: (len(one), one)) for api, versions in sorted(apis.items())}
 
 
 def _matrix(matrix: pa.Table) -> tuple[list[Row], int]:

@@ -233,27 +233,19 @@ def _section(name: str, title: str, content: str) -> str:
 def _who(facts: Facts) -> str:
     """The software that sent requests, with what became of them, and the brokers."""
     brokers = ", ".join(map(str, facts.brokers))
-    speakers = "".join(_speaker(facts, row) for row in facts.scorecard)
+    speakers = "".join(map(_speaker, facts.speakers))
     return f"<p>Brokers that got requests: {escape(brokers)}.</p>" + (speakers or _none("No client sent a request."))
 
 
-def _speaker(facts: Facts, row: Row) -> str:
+def _speaker(row: Row) -> str:
     software, name = row["client_sw"], row["client_id"] or "no client id"
     who = f"<b>{escape(software or name)}</b>" + (f" as {escape(name)}" if software else "; it did not say its software")
     errors = f'<b class="error">{row["errors"]:,} with an error</b>' if row["errors"] else "no errors"
     odd = f", {row['quarantined']:,} that do not decode" if row["quarantined"] else ""
     times = "" if row["p50_ns"] is None else f"; median latency {to_ms(row['p50_ns']):,.1f} ms, p99 {to_ms(row['p99_ns']):,.1f} ms"
     counts = f"{_counted(row['connections'], 'connection')}, {_counted(row['requests'], 'request')}{odd}, {errors}{times}"
-    return f'<p class="client">{who}: {counts}<br><span class="dim">{escape(_spoken(facts, software or name))}</span></p>'
-
-
-def _spoken(facts: Facts, client: str) -> str:
-    """The APIs and versions of a client, or of all clients of its software."""
-    spoken: dict[str, list[str]] = {}
-    for row in facts.matrix:
-        if row["client"] == client:
-            spoken.setdefault(row["api"], []).append(row["version"].removeprefix("v"))
-    return ", ".join(f"{api} {'/'.join(versions)}" for api, versions in spoken.items())
+    spoken = ", ".join(f"{api} {'/'.join(versions)}" for api, versions in row["spoken"].items())
+    return f'<p class="client">{who}: {counts}<br><span class="dim">{escape(spoken)}</span></p>'
 
 
 def _accused(facts: Facts, is_client: bool) -> str:
