@@ -9,6 +9,7 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey as Api
+from klamm.protocol.records.record import Record, encode_batch
 from klamm.tests.pipeline.injected.injections import (
     REQUEST_IN,
     RESPONSE_OUT,
@@ -308,37 +309,106 @@ injected("P-04", "records that may be written are sent in the next epoch", story
 injected("P-04", "records without an answer are sent in the next epoch", story="clients")(_in_two_epochs(None))
 injected("P-04", "records that are written are sent in the next epoch", story="clients", allowed=True)(_in_two_epochs(0))
 
-# --- O-03
+# --- O-03, O-05, F-06
 
-LIST, LISTED = messages.ListOffsetsRequest, messages.ListOffsetsResponse
+LIST, LISTED, FETCH, FETCHED = (
+    messages.ListOffsetsRequest, messages.ListOffsetsResponse, messages.FetchRequest, messages.FetchResponse,
+)
 
 
-def _of_time(one: Guest, found: int) -> None:
+def _of_time(one: Guest, found: int, offset: int = 4, at_ms: float = 0) -> None:
+    """The guest asks for the first record since time 1000."""
     asked = LIST.ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=1_000)
-    told: Any = LISTED.ListOffsetsPartitionResponse(partition_index=0, offset=4, timestamp=found)
+    told: Any = LISTED.ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=found)
     request = LIST(replica_id=-1, isolation_level=0, topics=[LIST.ListOffsetsTopic(name="gone", partitions=[asked])])
-    one.exchange(0, Api.LIST_OFFSETS, 5, request, LISTED(topics=[LISTED.ListOffsetsTopicResponse(name="gone", partitions=[told])]))
+    one.exchange(at_ms, Api.LIST_OFFSETS, 5, request, LISTED(topics=[LISTED.ListOffsetsTopicResponse(name="gone", partitions=[told])]))
 
 
 guest("O-03", "the record of a time is a millisecond older", edge=True)(lambda one: _of_time(one, 999))
 guest("O-03", "the record of a time is much older")(lambda one: _of_time(one, 1))
 guest("O-03", "the record of a time has that time", allowed=True)(lambda one: _of_time(one, 1_000))
 
-# --- G-09
+
+def _reads(one: Guest, at_ms: float, *, offset: int = 3, high: int = 9, stable: int = 0) -> None:
+    """The guest reads a batch of one record with time 2000."""
+    batch = encode_batch([Record(offset, 2_000, None, b"a")])
+    row = FETCHED.PartitionData(
+        partition_index=0, high_watermark=high, last_stable_offset=stable, log_start_offset=0, aborted_transactions=[], records=batch
+    )
+    asked = FETCH.FetchTopic(topic="gone", partitions=[FETCH.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000)])
+    request = FETCH(replica_id=-1, max_wait_ms=0, min_bytes=0, session_epoch=-1, topics=[asked], forgotten_topics_data=[])
+    one.exchange(at_ms, Api.FETCH, 11, request, FETCHED(responses=[FETCHED.FetchableTopicResponse(topic="gone", partitions=[row])]))
+
+
+def _reads_twice(one: Guest, first: dict[str, int], then: dict[str, int]) -> None:
+    _reads(one, 0, **first)
+    _reads(one, 1, **then)
+
+
+for _name, _first, _then, _more in (
+    ("what was read is at the high watermark that is told next", {}, {"offset": 2, "high": 3}, {"edge": True}),
+    ("what was stable is far above the high watermark that is told next", {"stable": 900}, {"high": 9}, {}),
+    ("what was read is just below the high watermark that is told next", {"stable": 4}, {"offset": 2, "high": 4}, {"allowed": True}),
+):
+    guest("F-06", _name, **_more)(lambda one, first=_first, then=_then: _reads_twice(one, first, then))
+
+
+def _finds(one: Guest, found: int, offset: int, *, is_still_there: bool = True) -> None:
+    """The guest has read offset 3 with time 2000 before it asks, and reads it again if it is still there."""
+    _reads(one, 0)
+    _of_time(one, found, offset, at_ms=1)
+    if is_still_there:
+        _reads(one, 2)
+
+
+guest("O-05", "the time of an offset is a millisecond before that of its record", edge=True)(lambda one: _finds(one, 1_999, 3))
+guest("O-05", "a later offset is found")(lambda one: _finds(one, 3_000, 8))
+guest("O-05", "an earlier offset is found", allowed=True)(lambda one: _finds(one, 1_000, 2))
+guest("O-05", "a later offset is found, and the record is not read any more", allowed=True)(
+    lambda one: _finds(one, 3_000, 8, is_still_there=False))
+
+# --- Groups of KIP-848: G-09, G-10, K-13, K-14, K-15
 
 BEAT, BEATEN = messages.ConsumerGroupHeartbeatRequest, messages.ConsumerGroupHeartbeatResponse
+WHOLE: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
 
 
-def _beats(one: Guest, partitions: list[int], interval_ms: int) -> None:
-    assignment = BEATEN.Assignment([BEATEN.TopicPartitions(bytes(range(16)), partitions)])
-    told = BEATEN(member_id="m", member_epoch=1, heartbeat_interval_ms=interval_ms, assignment=assignment)
-    asked = BEAT("g", "m", rebalance_timeout_ms=1_000, subscribed_topic_names=["t"], topic_partitions=[])
-    one.exchange(0, Api.CONSUMER_GROUP_HEARTBEAT, 0, asked, told)
+def _beat(one: Guest, at_ms: float, epoch: int, told: int, asked: dict[str, Any] | None = None, **answer: Any) -> None:
+    """The guest sends a heartbeat with this epoch, and is told another one."""
+    values = {"member_id": "m", "member_epoch": told, "heartbeat_interval_ms": 0 if answer.get("error_code") else 5_000} | answer
+    one.exchange(at_ms, Api.CONSUMER_GROUP_HEARTBEAT, 0, BEAT("g", "m", epoch, **(WHOLE | (asked or {}))), BEATEN(**values))
 
 
-guest("G-09", "a member gets a partition twice", edge=True)(lambda one: _beats(one, [0, 0], 5_000))
-guest("G-09", "a member is to send no heartbeats")(lambda one: _beats(one, [0], 0))
-guest("G-09", "a member gets two partitions", allowed=True)(lambda one: _beats(one, [0, 1], 5_000))
+def _beats(*steps: tuple[int, int, int]) -> Callable[[Guest], None]:
+    """Heartbeats: the epoch, and the epoch and error that are told."""
+
+    def visit(one: Guest) -> None:
+        for number, (epoch, told, error) in enumerate(steps):
+            _beat(one, number, epoch, told, error_code=error)
+
+    return visit
+
+
+def _assigned(*partitions: int) -> Any:
+    return BEATEN.Assignment([BEATEN.TopicPartitions(bytes(range(16)), list(partitions))])
+
+
+FENCED = 110
+guest("G-09", "a member gets a partition twice", edge=True)(lambda one: _beat(one, 0, 0, 1, assignment=_assigned(0, 0)))
+guest("G-09", "a member is to send no heartbeats")(lambda one: _beat(one, 0, 0, 1, heartbeat_interval_ms=0))
+guest("G-09", "a member gets two partitions", allowed=True)(lambda one: _beat(one, 0, 0, 1, assignment=_assigned(0, 1)))
+guest("G-10", "a member gets an epoch one below its own", edge=True)(_beats((0, 3, 0), (3, 2, 0)))
+guest("G-10", "a member joins and gets epoch 0")(_beats((0, 0, 0)))
+guest("G-10", "a member gets a higher epoch, and leaves", allowed=True)(_beats((0, 3, 0), (3, 9, 0), (-1, -1, 0)))
+guest("K-13", "a member joins without a rebalance timeout", edge=True)(lambda one: _beat(one, 0, 0, 1, {"rebalance_timeout_ms": -1}))
+guest("K-13", "a member joins without topics")(lambda one: _beat(one, 0, 0, 1, {"subscribed_topic_names": None}))
+guest("K-13", "a member goes on without topics", allowed=True)(lambda one: _beat(one, 0, 1, 1, {"subscribed_topic_names": None}))
+guest("K-14", "the epoch of a member falls by one", edge=True)(_beats((0, 3, 0), (3, 3, 0), (2, 3, 0)))
+guest("K-14", "the epoch of a member is far above what it was told")(_beats((0, 3, 0), (300, 300, 0)))
+guest("K-14", "a member repeats its epoch, and joins again", allowed=True)(_beats((0, 3, 0), (3, 3, 0), (3, 3, 0), (0, 4, 0)))
+guest("K-15", "a member goes on after it was fenced", edge=True)(_beats((0, 3, 0), (3, 0, FENCED), (3, 0, FENCED)))
+guest("K-15", "a member goes on after nobody knew it")(_beats((0, 3, 0), (3, 0, 25), (3, 0, 25)))
+guest("K-15", "a member joins again after it was fenced", allowed=True)(_beats((0, 3, 0), (3, 0, FENCED), (0, 4, 0)))
 
 # --- W-13
 
