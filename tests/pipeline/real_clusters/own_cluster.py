@@ -134,7 +134,7 @@ class OwnStory:
             assert [row.error_code for row in refused.topics] == [ErrorCode.NOT_CONTROLLER]
             await request(other, ApiKey.METADATA, 12, requests.metadata(None))
         await request(other, ApiKey.ELECT_LEADERS, 2, requests.elect_leaders(None))
-        beat = messages.ConsumerGroupHeartbeatRequest(group_id="new", member_epoch=0, subscribed_topic_names=["t"], topic_partitions=[])
+        beat = messages.ConsumerGroupHeartbeatRequest("new", rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[])
         refused = await request(other, ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, beat)
         assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
 

@@ -16,14 +16,16 @@ FIRST_MS = 1_700_000_000_000
 
 
 async def live_with_sequences(host: str, port: int, topic: str) -> None:
-    """Two batches, the second one again, one behind a gap. Then offsets of times. The broker leads partition 0 of the topic."""
+    """Two batches, the second one again, one behind a gap. Then offsets of times between reads. The broker leads partition 0."""
     client = Client(host, port)
     given = await eventually_asked(lambda: _producer_id(client), "there is a producer id")
     rows = [await _produce(client, topic, given, sequence) for sequence in (0, 1, 1, 5)]
     assert [row.error_code for row in rows] == [0, 0, 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert [row.base_offset for row in rows[:3]] == [0, 1, 1]
+    assert await _read(client, topic, 1) == 2
     for timestamp, offset in ((FIRST_MS - 1, 0), (FIRST_MS + 1, 1), (FIRST_MS + 1_001, -1), (-1, 2)):
         assert await _offset_of(client, topic, timestamp) == offset
+    assert await _read(client, topic, 1) == 2
     await client.close()
 
 
@@ -43,6 +45,17 @@ async def _produce(client: Client, topic: str, given: Any, sequence: int) -> Any
     data = [kind.TopicProduceData(topic, [kind.PartitionProduceData(0, batch)])]
     response = await client.ask(kind(None, -1, 30_000, data), 8)
     return response.responses[0].partition_responses[0]
+
+
+async def _read(client: Client, topic: str, offset: int) -> int:
+    """Fetch from this offset; the high watermark. There are records."""
+    kind = messages.FetchRequest
+    rows = [kind.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)]
+    request = kind(replica_id=-1, max_wait_ms=30_000, min_bytes=1, session_epoch=-1, topics=[kind.FetchTopic(topic=topic, partitions=rows)])
+    response = await client.ask(request, 11)
+    (row,) = response.responses[0].partitions
+    assert (row.error_code, bool(row.records)) == (0, True)
+    return int(row.high_watermark)
 
 
 async def _offset_of(client: Client, topic: str, timestamp: int) -> int:

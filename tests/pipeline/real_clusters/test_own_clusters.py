@@ -21,7 +21,12 @@ from klamm.pipeline.rules.runner import Verdict
 from klamm.tests.pipeline.both_engines import assert_quick_agrees
 from klamm.tests.pipeline.real_clusters.own_cluster import live_through_much
 
-NOT_EXERCISED: dict[str, str] = {"L-04": "L-03 judges runs with the frames of a controller. The lake of a proxy exercises it"}
+NOT_EXERCISED: dict[str, str] = {
+    "L-04": "L-03 judges runs with the frames of a controller. The lake of a proxy exercises it",
+    "F-06": "the partitions that are read get other leaders later. The lake of a proxy exercises it",
+    "O-05": "the partitions that are read get other leaders later. The lake of a proxy exercises it",
+    "G-10": "Klamm refuses the members of KIP-848, as brokers with ZooKeeper do",
+}
 """Rule → why the journals of the brokers do not exercise it. Warnings are left out: they judge clients, and the story's clients have no
 habits."""
 
@@ -37,7 +42,7 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     await live_through_much(zookeeper + chroot, lake, "own", tmp_path / "proxy")
     seen_by_proxy = check_quickly(tmp_path / "proxy").judgement
     assert [verdict for verdict in seen_by_proxy.verdicts if verdict.severity == "error"] == []
-    assert set(NOT_EXERCISED) <= {stat.rule for stat in seen_by_proxy.stats if stat.checked}
+    assert set(NOT_EXERCISED) - {stat.rule for stat in seen_by_proxy.stats if stat.checked} == {"G-10"}
     run.run(lake, lambda: spark, _Quiet(), gold=False)
     spark_views.views(spark, lake, ["own"])
     judgement = runner.judge(spark, ["own"])
