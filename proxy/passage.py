@@ -24,11 +24,10 @@ from klamm.protocol.exchanges.peers import other_protocol
 from klamm.protocol.exchanges.splitter import HEAD_BYTES
 from klamm.protocol.security.redaction import SaslGuard
 from klamm.proxy.addresses import AddressedResponse, has_addresses, highest_versions, is_known, with_known_versions
-from klamm.proxy.upstream import Streams
+from klamm.proxy.upstream import CHUNK, Streams
 
 log = logging.getLogger(__name__)
 
-CHUNK = 64 << 10
 LARGEST_ADDRESSED = 64 << 20
 """A larger response passes with the addresses that are in it."""
 LARGEST_STEERED = 64 << 20
@@ -38,6 +37,8 @@ LARGE = 64 << 10
 _MOST_HELD = 16
 """How many chunks are read ahead from a client that waits for a response, to see whether it has gone."""
 _LENGTH = Struct(">i")
+_HEAD = 8
+"""Length and correlation id."""
 _BEFORE_LOGIN = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE))
 """What a broker responds to before it knows the client."""
 
@@ -128,6 +129,8 @@ class Passage(ExchangeSink):
         self.info = info
         self._client = client
         self._broker = broker
+        for _, writer in (client, broker):
+            writer.transport.set_write_buffer_limits(high=2 * CHUNK)
         self._rewrite = rewrite
         self._heard = heard
         self._steering = Unsteered() if steering is None else steering
@@ -138,6 +141,8 @@ class Passage(ExchangeSink):
         self._all_answered.set()
         self._forwarded: asyncio.Future[bytes] | None = None
         """Gets the next response in place of the client."""
+        self._is_unread = False
+        """Whether the response for it passes to the client: it is too large."""
         self._held: list[bytes] = []
         """What the client sent meanwhile."""
 
@@ -274,41 +279,52 @@ class Passage(ExchangeSink):
     # --- responses
 
     async def _pass_responses(self) -> None:
+        """Pass on what the broker sends, in the pieces in which it comes."""
+        rest, left = b"", 0
         with suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                await self._pass_response()
-                if not self._requests.waiting:
-                    self._all_answered.set()
+            while chunk := await self._broker[0].read(CHUNK):
+                rest, left = await self._pass_chunk(rest + chunk if rest else chunk, left)
+                if not left:
+                    self._frames_passed()
+            await self._pass_back(rest)
 
-    async def _pass_response(self) -> None:
-        reader = self._broker[0]
-        head = await reader.readexactly(_LENGTH.size)
-        left = _LENGTH.unpack(head)[0]
-        if left >= 4:
-            head += await reader.readexactly(4)
-            left -= 4
-            kind = self._kind(head)
-            if kind is not None and left > LARGEST_ADDRESSED:
-                log.error("a response of %d bytes to API %d passes with the addresses of the brokers: it is too large", left, kind[0])
-                kind = None
-            if kind is not None or (self._forwarded is not None and left <= LARGEST_STEERED):
-                await self._pass_whole(head + await reader.readexactly(left), kind)
-                return
-        else:
-            self._requests.take(None)
-        self._heard.passed(head)
-        await self._write_client(head)
-        while left > 0:
-            data = await reader.read(min(left, CHUNK))
-            if not data:
-                raise asyncio.IncompleteReadError(b"", left)
-            left -= len(data)
+    async def _pass_chunk(self, data: bytes, left: int) -> tuple[bytes, int]:
+        """Pass on these bytes, of which the first `left` end a frame, and wait for the rest of a frame that may have to change. Returns the
+        beginning of a frame whose head is not whole, and how many bytes of the last frame are still to come.
+        """
+        begun, at = 0, left  # all before `begun` is passed on; the next frame begins at `at`
+        while (size := _size(data, at)) > 0:
+            if self._requests.guard.is_on:  # who looks on learns of the login in between
+                await self._pass_back(data[begun:at])
+                begun = at
+            kind = self._kind(data, at, size)
+            if kind is None and (self._forwarded is None or size > LARGEST_STEERED):
+                self._is_unread = self._forwarded is not None
+                at += size
+                continue
+            await self._pass_back(data[begun:at])
+            frame = data[at : at + size]
+            await self._pass_whole(frame + await self._broker[0].readexactly(size - len(frame)), kind)
+            begun = at = min(at + size, len(data))
+        if size < 0:
+            await self._pass_back(data[begun : at + _LENGTH.size])
+            await self._pass_rest(data[at + _LENGTH.size :], size)
+            return b"", 0
+        await self._pass_back(data[begun:at])
+        return data[at:], max(at - len(data), 0)
+
+    def _frames_passed(self) -> None:
+        """The frames that have begun are passed on to their ends."""
+        if self._is_unread and self._forwarded is not None and not self._forwarded.done():
+            self._forwarded.set_result(b"")
+        self._is_unread = False
+        if not self._requests.waiting:
+            self._all_answered.set()
+
+    async def _pass_back(self, data: bytes) -> None:
+        if data:
             self._heard.passed(data)
             await self._write_client(data)
-        if self._forwarded is not None and not self._forwarded.done():
-            self._forwarded.set_result(b"")
-        if left < 0:
-            await self._pass_rest(left)
 
     async def _pass_whole(self, frame: bytes, kind: tuple[int, int] | None) -> None:
         self._heard.passed(frame)
@@ -319,18 +335,19 @@ class Passage(ExchangeSink):
         else:
             await self._write_client(frame)
 
-    async def _pass_rest(self, length: int) -> None:
+    async def _pass_rest(self, data: bytes, length: int) -> None:
         log.warning("broker %d sent a frame with the length %d; its connection passes without being read", self.info.broker_id, length)
-        while data := await self._broker[0].read(CHUNK):
+        while data or (data := await self._broker[0].read(CHUNK)):
             await _write(self._client[1], data)
+            data = b""
 
     async def _write_client(self, data: bytes) -> None:
         self._seen.sent(data)
         await _write(self._client[1], data)
 
-    def _kind(self, head: bytes) -> tuple[int, int] | None:
-        """API key and version of a response that may have to change; None for others."""
-        found = self._requests.take(_LENGTH.unpack_from(head, 4)[0])
+    def _kind(self, data: bytes, at: int, size: int) -> tuple[int, int] | None:
+        """API key and version of the response of this size that begins here, if it may have to change; None for others."""
+        found = self._requests.take(_LENGTH.unpack_from(data, at + _LENGTH.size)[0] if size >= _HEAD else None)
         if found is None or found[2] == TOKEN:
             return None
         key, version = found[1] >> 16, found[1] & 0xFFFF
@@ -338,12 +355,13 @@ class Passage(ExchangeSink):
             self._requests.guard = SaslGuard(False)
             self._heard.logged_in()
             self._seen.authenticated("", "")
-        if key == ApiKey.API_VERSIONS:
-            return key, version
-        if not has_addresses(key, version):
+        if key != ApiKey.API_VERSIONS and not has_addresses(key, version):
             return None
-        if not is_known(key, version):
+        if key != ApiKey.API_VERSIONS and not is_known(key, version):
             log.error("a response to version %d of API %d passes with the addresses of the brokers: it is not known here", version, key)
+            return None
+        if size > LARGEST_ADDRESSED:
+            log.error("a response of %d bytes to API %d passes with the addresses of the brokers: it is too large", size, key)
             return None
         return key, version
 
@@ -368,6 +386,15 @@ class Passage(ExchangeSink):
 def _key_and_version(frame: bytes) -> tuple[int, int]:
     """API key and version in the frame of a request, -1 for those that are not there."""
     return (-1, -1) if len(frame) < 8 else (int.from_bytes(frame[4:6], "big", signed=True), int.from_bytes(frame[6:8], "big", signed=True))
+
+
+def _size(data: bytes, at: int) -> int:
+    """The size of the frame that begins here, with its length; 0 if its head is not whole, and a negative length as it is."""
+    have = len(data) - at
+    if have < _LENGTH.size:
+        return 0
+    length: int = _LENGTH.unpack_from(data, at)[0]
+    return length if length < 0 else 0 if length >= 4 and have < _HEAD else _LENGTH.size + length
 
 
 async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:

@@ -23,7 +23,7 @@ from klamm.protocol.exchanges.connections import ConnectionInfo, ConnectionKind
 from klamm.proxy.addresses import AddressedResponse
 from klamm.proxy.passage import NoLog, Passage, Steering, pump
 from klamm.proxy.tls import BadTls, BrokerTls, ClientTls
-from klamm.proxy.upstream import CONNECT_S, UNREACHABLE, Brokers, NotFound, Streams, Upstream, reason_of, text_of
+from klamm.proxy.upstream import CHUNK, CONNECT_S, UNREACHABLE, Brokers, NotFound, Streams, Upstream, reason_of, text_of
 
 if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
@@ -156,7 +156,7 @@ class Proxy:
             await self._accept(door, (reader, writer))
 
         try:
-            door.server = await asyncio.start_server(accept, host or None, port, ssl=self._client_tls)
+            door.server = await asyncio.start_server(accept, host or None, port, ssl=self._client_tls, limit=CHUNK)
         except (OSError, OverflowError) as error:
             if door.journal is not None:
                 await asyncio.to_thread(door.journal.close)

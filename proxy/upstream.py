@@ -16,6 +16,8 @@ from klamm.protocol.exchanges.peers import other_protocol
 
 CLIENT_ID = "klamm-proxy"
 CONNECT_S = 10.0
+CHUNK = 256 << 10
+"""Bytes of one side that are read at once. About four times as many wait at most for the other side."""
 UNREACHABLE = (OSError, ValueError, OverflowError)
 """What a connection to an address may raise: a broker may name a host or a port that cannot be one."""
 LARGEST = 64 << 20
@@ -49,7 +51,7 @@ class Upstream:
     async def connect(self, target: Address) -> Streams:
         """A connection to a broker. Raises UNREACHABLE."""
         async with asyncio.timeout(CONNECT_S):
-            return await asyncio.open_connection(*target, ssl=self._tls)
+            return await asyncio.open_connection(*target, ssl=self._tls, limit=CHUNK)
 
     async def find(self) -> Brokers:
         """The brokers of the cluster. Raises NotFound."""

@@ -56,7 +56,7 @@ async def _(lab: ClientLab) -> None:
     await lab.consumed(program, 5)
     for broker in (1, 2, 3):
         await lab.cluster.restart_broker(broker)
-        await lab.cluster.wait_for_isr(lab.topic, 0, [1, 2, 3])
+        await lab.cluster.wait_for_isr(lab.topic, 0, [1, 2, 3], timeout_s=600)  # the limit of the case ends it
     await lab.finish(program)
     await lab.expect_log(100)
     expect_sequences(lab.sent())

@@ -61,16 +61,16 @@ async def _(lab: ClientLab) -> None:
     expect(not lab.requests("SaslAuthenticate"), "there is a SaslAuthenticate")
 
 
-SHORT = {"sasl": "PLAIN", "config": {"connections.max.reauth.ms": "1000"}}
+SHORT: dict[str, Any] = {"sasl": "PLAIN", "config": {"connections.max.reauth.ms": "3000"}}
 SECTION.client(MUST, 7, "A client goes on when its sessions end, each record once and in order.", "KIP-368", **SHORT)(
-    partial(_produced, count=60, PAUSE_MS=50)
+    partial(_produced, count=50, PAUSE_MS=100)
 )
 
 
 @SECTION.client(SHOULD, 8, "A client authenticates again on its connection before its session ends.", "KIP-368", **SHORT)
 async def _(lab: ClientLab) -> None:
-    await _produced(lab, 60, PAUSE_MS=50)
+    await _produced(lab, 50, PAUSE_MS=100)
     for requests in by_connection(lab.requests()).values():
         if any(each.api == "Produce" for each in requests):
             count = sum(each.api == "SaslAuthenticate" for each in requests)
-            expect(count > 1, "a connection with Produce requests of three seconds was authenticated once")
+            expect(count > 1, "a connection with Produce requests of five seconds was authenticated once")

@@ -177,3 +177,46 @@ async def test_a_broker_that_does_not_read_holds_its_client_and_nobody_else() ->
         writer.close()
         await proxy.stop()
         server.close()
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100, 1 << 20])
+async def test_responses_pass_in_whatever_pieces_they_come(size: int) -> None:
+    """One without addresses, one with, one after another with addresses, one that is too short to have a correlation id, and a last one."""
+    sent = asyncio.Event()
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests = [await frame_of(reader)]
+        if requests[0][4:6] == b"\0\3":
+            writer.write(response(requests[0], Metadata(brokers=[Metadata.MetadataResponseBroker(5, "127.0.0.1", port)])))
+            return
+        requests += [await frame_of(reader) for _ in range(4)]
+        known = Metadata(brokers=[Metadata.MetadataResponseBroker(5, "127.0.0.1", port)])
+        lists = [response(each, messages.ListGroupsResponse()) for each in (requests[0], requests[4])]
+        said = b"".join([lists[0], response(requests[1], known), response(requests[2], known), b"\0\0\0\2ab", lists[1], b"\0\0"])
+        writer.transport.set_write_buffer_limits(0)
+        for start in range(0, len(said), size):
+            writer.write(said[start : start + size])
+            await writer.drain()
+            await asyncio.sleep(0)
+        sent.set()
+        writer.close()
+
+    server = await asyncio.start_server(broker, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    proxy = Proxy([("127.0.0.1", port)])
+    await proxy.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", own_port(proxy))
+        for number, key in enumerate((ApiKey.LIST_GROUPS, ApiKey.METADATA, ApiKey.METADATA, ApiKey.LIST_GROUPS, ApiKey.LIST_GROUPS), 1):
+            message = messages.MetadataRequest(topics=None) if key is ApiKey.METADATA else messages.ListGroupsRequest()
+            writer.write(asked(key, 1 if key is ApiKey.METADATA else 0, number, message))
+        frames = [await frame_of(reader) for _ in range(5)]
+        assert [frame[4:8] for frame in frames] == [b"\0\0\0\1", b"\0\0\0\2", b"\0\0\0\3", b"ab", b"\0\0\0\5"]
+        for frame in frames[1:3]:
+            found = messages.decode("MetadataResponse", 1, frame, 8)[0]
+            assert [row.port for row in found.brokers] == [own_port(proxy)]
+        assert await reader.read() == b"\0\0" and sent.is_set()
+        writer.close()
+    finally:
+        await proxy.stop()
+        server.close()
