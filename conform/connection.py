@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from typing import Any
 
 from klamm.conform.case import Absent, Broken, Exchange
@@ -46,9 +47,9 @@ class Connection:
         self._correlation_id = 0
 
     @classmethod
-    async def open(cls, host: str, port: int, exchanges: list[Exchange]) -> Connection:
+    async def open(cls, host: str, port: int, exchanges: list[Exchange], tls: ssl.SSLContext | None = None) -> Connection:
         """Connect. Raises OSError."""
-        return cls(*await asyncio.open_connection(host, port), exchanges)
+        return cls(*await asyncio.open_connection(host, port, ssl=tls), exchanges)
 
     def close(self) -> None:
         """Close at once."""
@@ -70,7 +71,7 @@ class Connection:
         while not self._payloads:
             try:
                 data = await self._reader.read(1 << 16)
-            except ConnectionError:
+            except (ConnectionError, ssl.SSLError):
                 data = b""
             if not data:
                 return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -50,8 +51,10 @@ class Lab:
     output = ""
     """A server's output is not known."""
 
-    def __init__(self, host: str, port: int, sasl: SaslPlace | None = None) -> None:
+    def __init__(self, host: str, port: int, sasl: SaslPlace | None = None, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` is for all connections, those to the listener with SASL too."""
         self.address: Address = (host, port)
+        self._tls = tls
         self.sasl = sasl
         self.versions: dict[int, tuple[int, int]] = {}
         self.exchanges: list[Exchange] = []
@@ -65,9 +68,10 @@ class Lab:
     async def start(self) -> None:
         """Learn the versions of the server. Raises Unreachable."""
         try:
-            first = await Connection.open(*self.address, self.exchanges)
+            first = await Connection.open(*self.address, self.exchanges, self._tls)
         except OSError as error:
-            raise Unreachable(f"{self.where} cannot be reached: {error.strerror or error}") from None
+            reason = getattr(error, "verify_message", "") or error.strerror or error
+            raise Unreachable(f"{self.where} cannot be reached: {reason}") from None
         try:
             response = await first.ask(messages.ApiVersionsRequest(), 0)
             self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
@@ -75,7 +79,8 @@ class Lab:
                 raise Unreachable(f"{self.where} advertises no API: error {error_name(response.error_code)}")
             await self._check_open(first)
         except Broken as broken:
-            raise Unreachable(f"{self.where} does not speak Kafka's protocol (is its port PLAINTEXT?): {broken}") from None
+            wanted = "PLAINTEXT" if self._tls is None else "SSL"
+            raise Unreachable(f"{self.where} does not speak Kafka's protocol (is its port {wanted}?): {broken}") from None
         finally:
             first.close()
 
@@ -127,7 +132,7 @@ class Lab:
     async def connect(self, address: Address | None = None) -> Connection:
         """A new connection, which is closed at the end of the case."""
         try:
-            made = await Connection.open(*(address or self.address), self.exchanges)
+            made = await Connection.open(*(address or self.address), self.exchanges, self._tls)
         except OSError as error:
             raise Broken(f"no connection to {(address or self.address)[0]}:{(address or self.address)[1]}: {error}") from None
         self._open.append(made)

@@ -17,11 +17,14 @@ from klamm.cli.shell.output import counted, end_with_failure, say
 from klamm.cli.shell.parameters import Decimal, HostPort, UserPassword, Whole
 
 if TYPE_CHECKING:
+    import ssl
+
     from klamm.conform.case import Case, Outcome, Section
     from klamm.conform.runner import Bench
 
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+PEM = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 SERVER_S, CLIENT_S = 10, 30
@@ -42,14 +45,17 @@ SERVER_S, CLIENT_S = 10, 30
 @click.option("--sasl-listener", type=HostPort(), help="A listener of the same cluster with SASL, for the cases that authenticate.")
 @click.option("--sasl-user", type=UserPassword(), help="User and password for it.")
 @click.option("--sasl-mechanism", type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]), default="PLAIN", show_default=True)
+@click.option("--tls", is_flag=True, help="Connect with TLS; so do the other --tls- options.")
+@click.option("--tls-ca", type=PEM, help="Authorities whose certificates the server has. Default: those of the system.")
+@click.option("--tls-any-name", is_flag=True, help="Do not compare the server's name with its certificate.")
 @click.option("--verbose", is_flag=True, help="Print also the cases that passed or are missing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run as one line of JSON. A failure is also printed as JSON.")
 @click.option("--junit", type=FILE, help="Write the run as JUnit's XML.")
 @click.option("--html", type=FILE, help="Write one page with the frames of each case, decoded, and the responses of Apache Kafka.")
 def command(
     names: tuple[str, ...], client: str | None, server: tuple[str, int] | None, jobs: int, strict: bool, dryrun: bool, destructive: bool,
-    timeout: float | None, sasl_listener: tuple[str, int] | None, sasl_user: tuple[str, str] | None, sasl_mechanism: str, verbose: bool,
-    as_json: bool, junit: Path | None, html: Path | None,
+    timeout: float | None, sasl_listener: tuple[str, int] | None, sasl_user: tuple[str, str] | None, sasl_mechanism: str, tls: bool,
+    tls_ca: Path | None, tls_any_name: bool, verbose: bool, as_json: bool, junit: Path | None, html: Path | None,
 ) -> int:
     """Test a server or a client of Kafka's protocol, case by case: frames, versions, records, groups, transactions and more.
 
@@ -77,8 +83,9 @@ def command(
     if client is None and (server or jobs > 1):
         raise click.UsageError("--server and --jobs are about --client")
     address = None if client is not None else _server(names)
-    if client is not None and (destructive or sasl_listener or sasl_user):
-        raise click.UsageError("--client goes without --destructive, --sasl-listener and --sasl-user: these are about a server")
+    has_tls = bool(tls or tls_ca or tls_any_name)
+    if client is not None and (destructive or sasl_listener or sasl_user or has_tls):
+        raise click.UsageError("--client goes without --destructive and the options of SASL and TLS: these are about a server")
     if (sasl_listener is None) != (sasl_user is None):
         raise click.UsageError("--sasl-listener and --sasl-user belong together")
     try:
@@ -98,7 +105,18 @@ def command(
 
     assert address is not None
     sasl = SaslPlace(*sasl_listener, sasl_mechanism, *sasl_user) if sasl_listener is not None and sasl_user is not None else None
-    return _run([Lab(*address, sasl)], selected, strict, timeout or SERVER_S, verbose, as_json, junit, html)
+    lab = Lab(*address, sasl, _tls_context(tls_ca, tls_any_name) if has_tls else None)
+    return _run([lab], selected, strict, timeout or SERVER_S, verbose, as_json, junit, html)
+
+
+def _tls_context(authority: Path | None, any_name: bool) -> ssl.SSLContext:
+    """How the server is connected to. Raises UsageError."""
+    from klamm.proxy.tls import BadTls, BrokerTls
+
+    try:
+        return BrokerTls(authority, any_name).context()
+    except BadTls as problem:
+        raise click.UsageError(str(problem)) from None
 
 
 def _server(names: tuple[str, ...]) -> tuple[str, int]:

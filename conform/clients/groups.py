@@ -315,8 +315,9 @@ async def _(lab: ClientLab) -> None:
     for each in lab.requests("JoinGroup"):
         for protocol in each.request.protocols:
             expect(_topics_of(bytes(protocol.metadata)) == [lab.topic], f"the subscription of {protocol.name} does not name the topic")
-    rows = [row for each in lab.requests("SyncGroup") for row in each.request.assignments]
-    expect(all(_topics_of(bytes(row.assignment)) == [lab.topic] for row in rows), "an assignment does not name the topic")
+    named = [_topics_of(bytes(row.assignment)) for each in lab.requests("SyncGroup") for row in each.request.assignments]
+    expect(all(topics in ([], [lab.topic]) for topics in named), f"assignments name {named}, not only the topic")
+    expect([lab.topic] in named, "no assignment names the topic")
 
 
 def _topics_of(data: bytes) -> list[str]:

@@ -100,6 +100,18 @@ def test_the_command_prints_and_exits(address: tuple[str, int], tmp_path: Path) 
     assert done.stdout.splitlines()[-1] == "28 cases" and done.return_value == 0
 
 
+def test_a_server_with_tls(zookeeper: str, tmp_path: Path) -> None:
+    """The certificate is checked: without its authority the server cannot be reached, which is one line."""
+    with klamm.Cluster(1, zookeeper=f"{zookeeper}/{unique_name('conform')}", tls=True) as cluster:
+        server, authority = cluster.bootstrap_servers, cluster.client["ssl.ca.location"]
+        cases = ["frames", "produce/6.1", "pipelining/13.1"]
+        done = CliRunner().invoke(command, [server, *cases, "--tls-ca", authority, "--json"], standalone_mode=False)
+        totals = json.loads(done.stdout)["totals"]
+        assert totals["Pass"] == 30 and totals["Fail"] == totals["Non-strict"] == 0, done.stdout
+        done = CliRunner().invoke(command, [server, *cases, "--tls"])
+        assert done.exit_code == 2 and f"{server} cannot be reached: self-signed certificate in certificate chain" in done.stderr
+
+
 @pytest.mark.parametrize("option", ["--html", "--junit"])
 def test_a_report_that_cannot_be_written_is_told_before_the_run(option: str, tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="No such file or directory"):
