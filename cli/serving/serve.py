@@ -134,8 +134,8 @@ klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
 )
 @click.option(
     "--advertised", type=ADVERTISED, envvar="KLAMM_ADVERTISED",
-    help="Listen on every address; clients connect to the first broker at this one, to the others at the next ports. For containers. "
-    "Default: the environment variable KLAMM_ADVERTISED, or --host and --port.",
+    help="Listen on every address; clients connect to the first broker at the first of these, and so on; to brokers that are not listed at "
+    "the ports after the last. For containers. Default: the environment variable KLAMM_ADVERTISED, or --host and --port.",
 )
 @click.option(
     "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]",
@@ -405,15 +405,16 @@ def _check_advertised(advertised: Advertised | None, port: int, brokers: int, *,
         raise click.UsageError("--advertised cannot be used with --tls and --sasl; run `klamm broker` with the listeners that you want")
     if port == 0:
         raise click.UsageError("--advertised needs a --port that is not 0")
-    if advertised.port + brokers - 1 > 65535:
-        raise click.UsageError(f"--advertised {advertised.host}:{advertised.port} leaves no ports for {brokers} brokers")
+    if advertised.of(brokers)[1] > 65535:
+        host, last = advertised.listed[-1]
+        raise click.UsageError(f"--advertised {host}:{last} leaves no ports for {brokers} brokers")
 
 
 def _client_addresses(cluster: LocalCluster | ProcessCluster, advertised: Advertised | None) -> list[tuple[int, str, int]]:
     """(id, host, port) of every broker, as clients know it."""
     if advertised is None:
         return list(cluster.addresses)
-    return [(number, advertised.host, advertised.port + number - 1) for number, _, _ in cluster.addresses]
+    return [(number, *advertised.of(number)) for number, _, _ in cluster.addresses]
 
 
 def _bootstrap_servers(addresses: Sequence[tuple[int, str, int]]) -> list[str]:

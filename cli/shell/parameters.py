@@ -88,9 +88,9 @@ class Topic(_Parsed[SeedTopic]):
 
 
 class AdvertisedAddress(_Parsed[Advertised]):
-    """`HOST:PORT` of the first broker, for clients."""
+    """`HOST:PORT` of the brokers, for clients."""
 
-    name = "HOST:PORT"
+    name = "HOST:PORT[,…]"
     kind = Advertised
 
 

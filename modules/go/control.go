@@ -151,6 +151,12 @@ func (f *Fault) WaitForHits(ctx context.Context, hits int64, timeout time.Durati
 	return err
 }
 
+// Remove ends the fault: requests meet it no longer.
+func (f *Fault) Remove(ctx context.Context) error {
+	_, err := f.control.DeleteFault(ctx, f.ID)
+	return err
+}
+
 // Hold is a hold of a phase.
 type Hold struct {
 	// ID is its number.
@@ -176,6 +182,24 @@ func (h *Hold) Reached(ctx context.Context, timeout time.Duration) (Shown, error
 // Release ends the hold; what it holds goes on.
 func (h *Hold) Release(ctx context.Context) error {
 	_, err := h.control.ReleaseHold(ctx, h.ID)
+	return err
+}
+
+// Step lets the first that is held go on.
+func (h *Hold) Step(ctx context.Context) error {
+	_, err := h.control.StepHold(ctx, h.ID)
+	return err
+}
+
+// Fail lets the first that is held fail with this error.
+func (h *Hold) Fail(ctx context.Context, body FailBody) error {
+	_, err := h.control.FailHold(ctx, h.ID, body)
+	return err
+}
+
+// Crash kills the broker that is held first.
+func (h *Hold) Crash(ctx context.Context) error {
+	_, err := h.control.CrashHold(ctx, h.ID)
 	return err
 }
 

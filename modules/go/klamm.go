@@ -8,13 +8,11 @@
 package klamm
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +40,10 @@ type Options struct {
 	Arguments []string
 	// Command is the program; else KLAMM of the environment, else the one of the venv that VIRTUAL_ENV names, else klamm on PATH.
 	Command string
+	// Image runs the cluster in a container of this image, such as klamm-serve, at ports that are free. A container keeps no journal.
+	Image string
+	// Docker is the program that runs containers, also podman; docker if it is empty.
+	Docker string
 	// Timeout is how long the start may take; a minute if it is 0.
 	Timeout time.Duration
 }
@@ -56,10 +58,19 @@ type StartedCluster struct {
 
 // Start starts a cluster and returns when it is ready. Its error is the line that says why it cannot start.
 func Start(options Options) (started *StartedCluster, err error) {
-	command := options.command()
-	arguments := []string{
-		"serve", "--port", "0", "--json", "--stop-with-stdin", "--control-port", "0", "--log-level", "error",
-		"--brokers", strconv.Itoa(orElse(options.Brokers, 3)),
+	options.Brokers = orElse(options.Brokers, 3)
+	options.Timeout = orElse(options.Timeout, time.Minute)
+	command, before := options.command(), []string{}
+	var in *container
+	if options.Image != "" {
+		in = newContainer(options)
+		command, before = in.docker, in.run(options)
+	}
+	arguments := append(before, "serve", "--json", "--stop-with-stdin", "--log-level", "error", "--brokers", strconv.Itoa(options.Brokers))
+	if in == nil {
+		arguments = append(arguments, "--port", "0", "--control-port", "0")
+	} else {
+		arguments = append(arguments, "--control-host", "0.0.0.0", "--control-port", strconv.Itoa(controlPort))
 	}
 	for _, topic := range options.Topics {
 		arguments = append(arguments, "--topic", topic)
@@ -69,73 +80,45 @@ func Start(options Options) (started *StartedCluster, err error) {
 	}
 	journal := ""
 	if options.Journal {
+		if in != nil {
+			return nil, errors.New("klamm: a cluster in a container keeps no journal")
+		}
 		if journal, err = os.MkdirTemp("", "klamm-"); err != nil {
 			return nil, err
 		}
 		arguments = append(arguments, "--journal", journal)
 	}
-	process := exec.Command(command, append(arguments, options.Arguments...)...)
-	process.WaitDelay = 5 * time.Second // a child of it may have its stderr
-	wait := sync.OnceValue(process.Wait)
+	process, err := spawn(command, append(arguments, options.Arguments...))
 	defer func() {
-		if err != nil && process.Process != nil {
-			_ = process.Process.Kill()
-			_ = wait()
-		}
 		if err != nil && journal != "" {
 			os.RemoveAll(journal)
 		}
 	}()
-	var failures bytes.Buffer
-	process.Stderr = &failures
-	stdin, err := process.StdinPipe()
 	if err != nil {
-		return nil, err
-	}
-	stdout, err := process.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err = process.Start(); err != nil {
 		return nil, fmt.Errorf("klamm: cannot start: %w", err)
 	}
-	lines := make(chan string, 1)
-	go func() {
-		reader := bufio.NewReader(stdout)
-		line, _ := reader.ReadString('\n')
-		lines <- line
-		_, _ = io.Copy(io.Discard, reader) // a full pipe would stop it
-	}()
-	var line struct {
-		BootstrapServers string `json:"bootstrap_servers"`
-		Control          string
-		Error            string
-	}
-	timeout := orElse(options.Timeout, time.Minute)
-	select {
-	case text := <-lines:
-		if err = json.Unmarshal([]byte(text), &line); err != nil {
-			_ = process.Process.Kill()
-			ended := wait() // then stderr is complete
-			if text := strings.TrimSpace(failures.String()); text != "" {
-				return nil, errors.New("klamm: " + text)
-			}
-			return nil, fmt.Errorf("klamm: %s has ended, or does not print JSON: %v", command, ended)
+	until := time.Now().Add(options.Timeout)
+	if in != nil {
+		if err = in.advertise(process, options.Brokers, until); err != nil {
+			return nil, process.failed(err)
 		}
-	case <-time.After(timeout):
-		return nil, fmt.Errorf("klamm: not ready within %v", timeout)
 	}
-	if line.Error != "" {
-		return nil, errors.New("klamm: " + line.Error)
+	line, err := process.ready(until, options.Timeout)
+	if err != nil {
+		return nil, process.failed(err)
 	}
-	cluster := Connect(strings.Split(line.BootstrapServers, ","), line.Control, "")
-	return &StartedCluster{cluster, command, journal, sync.OnceValue(func() error {
+	token := ""
+	if in != nil {
+		line.Control, token = in.control, in.token
+	}
+	cluster := Connect(strings.Split(line.BootstrapServers, ","), line.Control, token)
+	return &StartedCluster{cluster, options.command(), journal, sync.OnceValue(func() error {
 		if journal != "" {
 			defer os.RemoveAll(journal)
 		}
-		stdin.Close()
+		process.stdin.Close()
 		defer time.AfterFunc(stopTimeout, func() { _ = process.Process.Kill() }).Stop()
-		return wait()
+		return process.wait()
 	})}, nil
 }
 

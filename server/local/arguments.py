@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.protocol.addresses import address_of
+from klamm.protocol.addresses import Address, address_of
 
 MAX_BROKERS = 100
 OWN_PROPERTIES = frozenset({"advertised.listeners", "broker.id", "klamm.metrics.port", "listeners", "node.id", "zookeeper.connect"})
@@ -70,15 +70,22 @@ def with_own_log_directories(config: Mapping[str, str], broker_id: int, brokers:
 
 
 class Advertised(NamedTuple):
-    """Where clients outside of this machine or container find the cluster: broker 1 at `port`, the others at the next ports."""
+    """Where clients outside of this machine or container find the brokers: each at its place in the list, those beyond it at the ports
+    after the last one.
+    """
 
-    host: str
-    port: int
+    listed: tuple[Address, ...]
 
     @classmethod
     def parse(cls, text: str) -> Advertised:
-        """Parse `HOST:PORT`; an IPv6 address may be in brackets, which `host` does not have. Raises ValueError."""
-        return cls(*address_of(text))
+        """Parse `HOST:PORT[,…]`; an IPv6 address may be in brackets, which its host does not have. Raises ValueError."""
+        return cls(tuple(address_of(each.strip()) for each in text.split(",")))
+
+    def of(self, broker_id: int) -> Address:
+        """Where clients find this broker. The port may be above 65535."""
+        beyond = max(0, broker_id - len(self.listed))
+        host, port = self.listed[broker_id - beyond - 1]
+        return host, port + beyond
 
 
 _INTERNAL_DISTANCE = 10_000
@@ -92,11 +99,12 @@ def listener_properties(protocol: str, host: str, port: int, broker_id: int, adv
     """
     if advertised is None:
         return {"listeners": f"{protocol}://{host}:{port}"}
+    for_clients, its_port = advertised.of(broker_id)
     higher = port + _INTERNAL_DISTANCE
     internal = f"INTERNAL://127.0.0.1:{higher if higher <= 65535 else port - _INTERNAL_DISTANCE}"
     return {
         "listeners": f"{internal},PLAINTEXT://0.0.0.0:{port}",
-        "advertised.listeners": f"{internal},PLAINTEXT://{advertised.host}:{advertised.port + broker_id - 1}",
+        "advertised.listeners": f"{internal},PLAINTEXT://{for_clients}:{its_port}",
         "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "inter.broker.listener.name": "INTERNAL",
     }
