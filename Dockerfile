@@ -46,12 +46,12 @@ ENTRYPOINT ["python", "-m", "klamm.pipeline.spark.container"]
 FROM base AS serve
 COPY --from=build-serve /opt/klamm /opt/klamm
 ENV KLAMM_ADVERTISED=localhost:9092 XDG_CACHE_HOME=/tmp
-EXPOSE 9092
-HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["python", "-m", "klamm.cli.serving.health", "9092"]
+EXPOSE 9090 9092 9093 9094
+HEALTHCHECK --interval=1s --timeout=4s --start-period=30s CMD ["python", "-m", "klamm.cli.serving.health", "9092"]
 CMD ["serve", "--brokers", "1"]
 
 FROM base AS broker
 COPY --from=build-broker /opt/klamm /opt/klamm
 EXPOSE 9092 19092
-HEALTHCHECK --interval=5s --timeout=4s --start-period=30s CMD ["python", "-m", "klamm.cli.serving.health", "19092"]
+HEALTHCHECK --interval=1s --timeout=4s --start-period=30s CMD ["python", "-m", "klamm.cli.serving.health", "19092"]
 CMD ["broker", "/etc/klamm/server.properties"]

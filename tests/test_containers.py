@@ -99,11 +99,21 @@ def test_brokers_differ_in_id_and_address() -> None:
     assert len({(endpoint.host, endpoint.port) for endpoint in advertised}) == 6
 
 
+def test_only_this_machine_reaches_the_brokers_without_authentication() -> None:
+    assert {port.split(":")[0] for service in BROKERS.values() for port in service["ports"]} == {"127.0.0.1"}
+
+
+def test_a_service_is_healthy_within_a_second_of_its_first_response() -> None:
+    """By the interval: podman-compose fails on `start_interval`, and the buildah of Debian 12 on `--start-interval`."""
+    checks = re.findall(r"^HEALTHCHECK --interval=(\w+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert {*checks, COMPOSE["services"]["zookeeper"]["healthcheck"]["interval"]} == {"1s"}
+
+
 def test_what_is_advertised_can_be_reached() -> None:
     for name, service in BROKERS.items():
         config = broker_config(service)
         bound = {listener.name: listener.port for listener in config.listeners}
-        published = dict(port.split(":") for port in service["ports"])
+        published = {host: inner for _, host, inner in (port.split(":") for port in service["ports"])}
         for endpoint in config.advertised_listeners:
             if endpoint.name == "INTERNAL":
                 assert (endpoint.host, endpoint.port) == (name, bound["INTERNAL"])
@@ -127,7 +137,7 @@ def test_the_images_run_commands_that_exist_on_ports_that_are_used() -> None:
     assert [command[0] for command in commands] == ["serve", "broker"]
     assert all(parsed(command) for command in commands)
     of_serve, of_broker = (set(ports.split()) for ports in re.findall(r"^EXPOSE (.*)$", text, re.MULTILINE))
-    assert of_serve == {str(parsed(commands[0])["port"])}
+    assert of_serve == {"9090", *(str(parsed(commands[0])["port"] + number) for number in range(3))}, "no ranges: docker-java cannot read them"
     assert of_broker == {str(listener.port) for service in BROKERS.values() for listener in broker_config(service).listeners}
     checks = re.findall(r'"-m", "(klamm[\w.]+)", "(\d+)"', text)
     assert [importlib.util.find_spec(module) is not None for module, _ in checks] == [True, True]

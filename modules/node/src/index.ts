@@ -10,6 +10,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { Container, CONTROL_IN_CONTAINER } from './container.js'
 import { Cluster, Control } from './control.js'
 import type { Shown } from './operations.js'
 
@@ -30,6 +31,10 @@ export interface Options {
   options?: string[]
   /** The program; else `KLAMM` of the environment, else the one of the venv that `VIRTUAL_ENV` names, else `klamm` on PATH. */
   command?: string
+  /** Run the cluster in a container of this image, such as `klamm-serve`, at ports that are free. A container keeps no journal. */
+  image?: string
+  /** The program that runs containers, also podman; docker if it is missing. */
+  docker?: string
   /** How long the start may take. */
   timeoutMs?: number
 }
@@ -45,9 +50,10 @@ export interface Verdict {
 /** A cluster in a process of its own, which ends with this one. */
 export class StartedCluster extends Cluster {
   constructor (
-    line: Shown, private readonly child: ChildProcess, private readonly command: string, private readonly journal: string | undefined,
+    bootstrapServers: string, control: Control,
+    private readonly child: ChildProcess, private readonly command: string, private readonly journal: string | undefined,
   ) {
-    super(line.bootstrap_servers, new Control(line.control))
+    super(bootstrapServers, control)
   }
 
   /** What the rules say of all frames up to now. The cluster needs `journal: true`, and Klamm the extra `quick`. */
@@ -62,14 +68,19 @@ export class StartedCluster extends Cluster {
     })
   }
 
-  /** Shut the brokers down in order. */
-  async stop (): Promise<void> {
-    if (this.child.exitCode === null && this.child.signalCode === null) {
+  /** Shut the brokers down in order. Those that do not end in time are killed, and it rejects. */
+  async stop (timeoutMs = 60_000): Promise<void> {
+    try {
+      if (this.child.exitCode !== null || this.child.signalCode !== null) return
       const exit = once(this.child, 'exit')
       this.child.stdin?.end()
+      const timer = setTimeout(() => this.child.kill('SIGKILL'), timeoutMs)
       await exit
+      clearTimeout(timer)
+      if (this.child.signalCode === 'SIGKILL') throw new Error(`klamm did not stop within ${timeoutMs} ms`)
+    } finally {
+      if (this.journal !== undefined) await rm(this.journal, { recursive: true, force: true })
     }
-    if (this.journal !== undefined) await rm(this.journal, { recursive: true, force: true })
   }
 
   async [Symbol.asyncDispose] (): Promise<void> {
@@ -81,20 +92,30 @@ export class StartedCluster extends Cluster {
 export async function start (options: Options = {}): Promise<StartedCluster> {
   const venv = process.env.VIRTUAL_ENV
   const command = options.command ?? process.env.KLAMM ?? (venv === undefined ? 'klamm' : join(venv, 'bin', 'klamm'))
+  const brokers = options.brokers ?? 3
+  const timeoutMs = options.timeoutMs ?? 60_000
+  const container = options.image === undefined ? undefined : new Container(options.image, options.docker ?? 'docker', brokers)
+  if (container !== undefined && options.journal === true) throw new Error('a cluster in a container keeps no journal')
   const journal = options.journal === true ? await mkdtemp(join(tmpdir(), 'klamm-')) : undefined
-  const given = ['serve', '--port', '0', '--json', '--stop-with-stdin', '--control-port', '0', '--log-level', 'error', '--brokers', String(options.brokers ?? 3)]
+  const given = ['serve', '--json', '--stop-with-stdin', '--log-level', 'error', '--brokers', String(brokers)]
+  given.push(...container === undefined ? ['--port', '0', '--control-port', '0'] : CONTROL_IN_CONTAINER)
   for (const topic of options.topics ?? []) given.push('--topic', topic)
   for (const [name, value] of Object.entries(options.config ?? {})) given.push('--config', `${name}=${value}`)
   if (journal !== undefined) given.push('--journal', journal)
-  const child = spawn(command, [...given, ...options.options ?? []], { stdio: ['pipe', 'pipe', 'pipe'] })
+  given.push(...options.options ?? [])
+  const child = container === undefined ? spawn(command, given) : spawn(container.docker, [...container.run(), ...given])
   let errors = ''
   child.stderr.on('data', data => { errors = (errors + String(data)).slice(-4000) })
   child.stdin.on('error', () => {})
   try {
-    const line = JSON.parse(await firstLine(child, options.timeoutMs ?? 60_000, () => errors)) as Shown
+    const first = firstLine(child, timeoutMs, () => errors)
+    if (container !== undefined) await Promise.race([first, container.advertise(child)])
+    const line = JSON.parse(await first) as Shown
     if (line.error !== undefined) throw new Error(`klamm: ${line.error}`)
-    return new StartedCluster(line, child, command, journal)
+    const control = new Control(container?.control ?? line.control, container?.token)
+    return new StartedCluster(line.bootstrap_servers, control, child, command, journal)
   } catch (error) {
+    child.stdin.end() // a container ends with it
     if (child.kill('SIGKILL')) await once(child, 'exit') // it writes no more to the journal
     if (journal !== undefined) await rm(journal, { recursive: true, force: true })
     throw error

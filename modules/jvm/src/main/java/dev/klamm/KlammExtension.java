@@ -1,5 +1,6 @@
 package dev.klamm;
 
+import java.util.function.Supplier;
 import org.junit.jupiter.api.extension.AfterAllCallback;
 import org.junit.jupiter.api.extension.AfterEachCallback;
 import org.junit.jupiter.api.extension.BeforeAllCallback;
@@ -11,25 +12,31 @@ import org.junit.jupiter.api.extension.ParameterResolver;
 /**
  * A cluster for the tests of a class: {@code @RegisterExtension static final KlammExtension klamm = KlammExtension.of(Klamm.cluster())}.
  *
- * After each test the cluster is reset. A test that fails prints what clients requested. Tests may have a parameter of type {@link Klamm}.
+ * After each test the cluster is reset. A test that fails says what clients requested. Tests may have a parameter of type {@link Klamm} or
+ * {@link Cluster}.
  */
 public final class KlammExtension implements BeforeAllCallback, BeforeEachCallback, AfterEachCallback, AfterAllCallback, ParameterResolver {
-    private final Klamm.Options options;
-    private Klamm cluster;
+    private final Supplier<? extends Cluster> start;
+    private Cluster cluster;
     private String owner;
     private long before;
 
-    private KlammExtension(Klamm.Options options) {
-        this.options = options;
+    private KlammExtension(Supplier<? extends Cluster> start) {
+        this.start = start;
     }
 
     /** An extension whose cluster starts with these options. */
     public static KlammExtension of(Klamm.Options options) {
-        return new KlammExtension(options);
+        return of(options::start);
+    }
+
+    /** An extension that gets its cluster here, such as {@code container::cluster}. It is closed at the end if it can be. */
+    public static KlammExtension of(Supplier<? extends Cluster> start) {
+        return new KlammExtension(start);
     }
 
     /** The cluster. */
-    public Klamm cluster() {
+    public Cluster cluster() {
         if (cluster == null) {
             throw new IllegalStateException("the field of KlammExtension must be static");
         }
@@ -39,7 +46,7 @@ public final class KlammExtension implements BeforeAllCallback, BeforeEachCallba
     @Override
     public void beforeAll(ExtensionContext context) {
         if (cluster == null) { // classes with @Nested use the cluster of the class around them
-            cluster = options.start();
+            cluster = start.get();
             owner = context.getUniqueId();
         }
     }
@@ -60,16 +67,19 @@ public final class KlammExtension implements BeforeAllCallback, BeforeEachCallba
     }
 
     @Override
-    public void afterAll(ExtensionContext context) {
+    public void afterAll(ExtensionContext context) throws Exception {
         if (cluster != null && owner.equals(context.getUniqueId())) {
-            cluster.close();
+            if (cluster instanceof AutoCloseable started) {
+                started.close();
+            }
             cluster = null;
         }
     }
 
     @Override
     public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
-        return parameter.getParameter().getType() == Klamm.class;
+        Class<?> type = parameter.getParameter().getType();
+        return Cluster.class.isAssignableFrom(type) && type.isInstance(cluster());
     }
 
     @Override

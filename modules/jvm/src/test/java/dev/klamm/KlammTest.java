@@ -98,7 +98,7 @@ class KlammTest {
         assertThrows(ControlFailed.class, () -> cluster.waitForRequests(1, none, Duration.ofMillis(50)));
     }
 
-    private static Klamm ofTheOuterClass;
+    private static Cluster ofTheOuterClass;
 
     @BeforeAll
     static void remember() {
@@ -108,7 +108,7 @@ class KlammTest {
     @Nested
     class Inner {
         @Test
-        void aNestedClassUsesTheSameCluster(Klamm cluster) {
+        void aNestedClassUsesTheSameCluster(Cluster cluster) {
             assertSame(ofTheOuterClass, cluster);
         }
     }
