@@ -2,6 +2,11 @@
 package clients
 
 import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +40,9 @@ func TestCluster(t *testing.T) {
 		if err := fault.WaitForHits(ctx, 1, time.Second); err != nil {
 			t.Fatal(err)
 		}
+		if err := fault.Remove(ctx); err != nil {
+			t.Fatal(err)
+		}
 		requests := cluster.MustRequests(klamm.GetRequestsQuery{API: "Produce", ClientID: "shop"})
 		if len(requests) != 2 || requests[0]["error"] != "NOT_LEADER_OR_FOLLOWER" || requests[1]["error"] != nil {
 			t.Fatal(requests)
@@ -63,6 +71,33 @@ func TestCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := cluster.WaitForLeader(ctx, "held", 0, 0, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	t.Run("what is held fails, and the next one goes on after a step", func(t *testing.T) {
+		hold := cluster.MustHold(klamm.HoldBody{Phase: "ZooKeeperWrite", Where: map[string]any{"paths": "/brokers/topics/failed"}})
+		admin, err := sarama.NewClusterAdmin(cluster.BootstrapServers, sarama.NewConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close()
+		for _, goOn := range []func() error{
+			func() error { return hold.Fail(ctx, klamm.FailBody{Error: "NOT_CONTROLLER"}) }, func() error { return hold.Step(ctx) },
+		} {
+			created := make(chan error)
+			go func() {
+				created <- admin.CreateTopic("failed", &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false)
+			}()
+			if _, err := hold.Reached(ctx, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if err := goOn(); err != nil {
+				t.Fatal(err)
+			}
+			<-created
+		}
+		if err := hold.Release(ctx); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -135,5 +170,68 @@ func TestAClusterMayBeStoppedInItsTest(t *testing.T) {
 	cluster := klamm.New(t, klamm.Options{Brokers: 1})
 	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAChildThatIsKilled is the child of the test below.
+func TestAChildThatIsKilled(t *testing.T) {
+	if os.Getenv("KLAMM_CHILD") == "" {
+		t.Skip("started by another test")
+	}
+	cluster, err := klamm.Start(klamm.Options{Brokers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("at", cluster.BootstrapServers[0])
+	select {}
+}
+
+func TestAClusterEndsWithATestThatIsKilled(t *testing.T) {
+	child := exec.Command(os.Args[0], "-test.run=^TestAChildThatIsKilled$")
+	child.Env = append(os.Environ(), "KLAMM_CHILD=1")
+	stdout, err := child.StdoutPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ""
+	for lines := bufio.NewScanner(stdout); address == "" && lines.Scan(); {
+		address, _ = strings.CutPrefix(lines.Text(), "at ")
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		connection, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		connection.Close()
+		if time.Now().After(until) {
+			t.Fatal("the cluster serves at", address)
+		}
+	}
+}
+
+func TestAFaultReachesAClusterInAContainer(t *testing.T) {
+	image := os.Getenv("KLAMM_IMAGE")
+	if image == "" {
+		t.Skip("KLAMM_IMAGE names no image")
+	}
+	cluster := klamm.New(t, klamm.Options{Image: image, Docker: os.Getenv("KLAMM_DOCKER"), Topics: []string{"orders:1:3"}})
+	fault := cluster.MustFault(klamm.FilterBody{API: "Produce"}, klamm.EffectBody{Error: "NOT_LEADER_OR_FOLLOWER"}, 1)
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.BootstrapServers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("a record")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if hits, err := fault.Hits(t.Context()); err != nil || hits != 1 {
+		t.Fatal(hits, err)
 	}
 }

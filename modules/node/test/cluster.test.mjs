@@ -1,6 +1,9 @@
 // What the module does, with kafkajs and @platformatic/kafka. KLAMM names the program.
 import assert from 'node:assert/strict'
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
 import { createRequire } from 'node:module'
+import { connect as connectTo } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import kafkajs from 'kafkajs'
 import { connect, start } from 'klamm'
@@ -131,4 +134,39 @@ test('a test that stops its cluster fails with its own error', async () => {
 
 test('require finds the same', () => {
   assert.equal(typeof createRequire(import.meta.url)('klamm').start, 'function')
+})
+
+test('brokers that do not stop in time are killed, which is an error', async () => {
+  const short = await start({ brokers: 1 })
+  await assert.rejects(short.stop(0), /did not stop within 0 ms/)
+  await short.stop() // it has ended
+})
+
+test('a cluster ends with a test that is killed', async () => {
+  const child = fork(new URL('child.mjs', import.meta.url))
+  const [address] = await once(child, 'message')
+  child.kill('SIGKILL')
+  const [host, port] = address.split(':')
+  for (const until = Date.now() + 30_000; ;) {
+    const serves = await new Promise(resolve => {
+      const socket = connectTo(port, host, () => { socket.destroy(); resolve(true) }).on('error', () => { resolve(false) })
+    })
+    if (!serves) return
+    assert.ok(Date.now() < until, `the cluster serves at ${address}`)
+  }
+})
+
+test('a fault reaches a cluster in a container', { skip: process.env.KLAMM_IMAGE === undefined }, async () => {
+  const inside = await start({ image: process.env.KLAMM_IMAGE, docker: process.env.KLAMM_DOCKER, topics: ['orders:1:3'] })
+  try {
+    const fault = await inside.fault({ api: 'Produce', error: 'NOT_LEADER_OR_FOLLOWER', first: 1 })
+    const producer = new kafkajs.Kafka({ brokers: inside.brokers, logLevel: kafkajs.logLevel.NOTHING }).producer()
+    await producer.connect()
+    await producer.send({ topic: 'orders', messages: [{ value: 'a record' }] })
+    await producer.disconnect()
+    assert.equal(await fault.hits(), 1)
+  } finally {
+    await inside.stop()
+  }
+  await assert.rejects(start({ image: 'no-such-image', docker: process.env.KLAMM_DOCKER }), /no-such-image/)
 })

@@ -60,7 +60,7 @@ public final class KlammExtension implements BeforeAllCallback, BeforeEachCallba
     public void afterEach(ExtensionContext context) {
         try {
             context.getExecutionException().ifPresent(
-                failure -> context.publishReportEntry("requests of clients", "\n" + cluster.transcript(before)));
+                failure -> System.err.println(context.getDisplayName() + " failed; requests of clients:\n" + cluster.transcript(before)));
         } finally {
             cluster.reset();
         }

@@ -10,6 +10,8 @@ import dev.klamm.Bodies.FilterBody;
 import dev.klamm.Bodies.GetRequestsQuery;
 import dev.klamm.Bodies.HoldBody;
 import dev.klamm.Bodies.MoveBody;
+import java.net.ConnectException;
+import java.net.Socket;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -124,5 +126,28 @@ class KlammTest {
         var refused = assertThrows(ControlFailed.class, () -> Klamm.cluster().topic("a b:1").start());
         assertTrue(refused.getMessage().contains("a b"), refused.getMessage());
         assertThrows(ControlFailed.class, () -> Klamm.cluster().command("/nothing/klamm").start());
+    }
+
+    /** A program that starts a cluster, for the test that kills it. */
+    static final class Child {
+        public static void main(String[] arguments) throws InterruptedException {
+            System.out.println(Klamm.cluster().brokers(1).start().bootstrapServers());
+            Thread.currentThread().join();
+        }
+    }
+
+    @Test
+    void aClusterEndsWithATestThatIsKilled() throws Exception {
+        String classes = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
+        var child = new ProcessBuilder("java", "-cp", classes, Child.class.getName()).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        String[] address = child.inputReader().readLine().split(":");
+        child.destroyForcibly().waitFor();
+        for (long until = System.nanoTime() + Duration.ofSeconds(30).toNanos();;) {
+            try (var socket = new Socket(address[0], Integer.parseInt(address[1]))) {
+                assertTrue(System.nanoTime() < until, "the cluster serves at " + socket.getRemoteSocketAddress());
+            } catch (ConnectException gone) {
+                return;
+            }
+        }
     }
 }
