@@ -195,6 +195,10 @@ coverage compatibility: setup ## Print every requirement with its tests; print w
 wheels: .venv/.serve ## Write wheel and sdist of klamm and of klamm-zookeeper to dist/; the same commit gives the same bytes
 	@$(BIN)/python distributions/wheels.py dist
 
+.PHONY: modules
+modules: .venv/.serve ## Write the packages of the modules for Node, the JVM and Go to dist/; needs npm and Maven
+	@$(BIN)/python distributions/packages.py dist
+
 .PHONY: site
 site: setup ## Build the site of docs/ in build/site; it can be read without a network (npm fetches two scripts, once)
 	@$(BIN)/python -m klamm.distributions.site

@@ -84,12 +84,12 @@ def test_the_step_with_the_command_line_gives_its_cluster_to_the_tests_and_ends_
     assert "1 passed" in run(script("command-line", as_version="2.8"), project)
 
 
-def test_the_examples_of_testcontainers_parse_and_name_the_image_the_variable_and_the_port() -> None:
+def test_the_examples_in_containers_parse_and_add_a_fault_and_a_hold() -> None:
     examples = sorted(CONTAINERS.iterdir())
     assert [example.suffix for example in examples] == [".java", ".mjs", ".go", ".py"]
     for example in examples:
         text = example.read_text()
-        assert all(word in text for word in ("klamm-serve", "KLAMM_ADVERTISED", "9092", "--brokers")), example.name
+        assert all(word in text for word in ("klamm-serve", "NOT_LEADER_OR_FOLLOWER", "ZooKeeperWrite")), example.name
     compile((CONTAINERS / "test_orders.py").read_text(), "test_orders.py", "exec")
     subprocess.run(["node", "--check", CONTAINERS / "orders.test.mjs"], check=True)
     formatted = subprocess.run(["gofmt", "-l", CONTAINERS / "orders_test.go"], check=True, capture_output=True, text=True)

@@ -1,46 +1,51 @@
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import java.io.IOException;
-import java.net.ServerSocket;
+import dev.klamm.Bodies.EffectBody;
+import dev.klamm.Bodies.FilterBody;
+import dev.klamm.Bodies.HoldBody;
+import dev.klamm.Cluster;
+import dev.klamm.KlammContainer;
+import dev.klamm.KlammExtension;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 import org.junit.jupiter.api.Test;
-import org.testcontainers.containers.GenericContainer;
-import org.testcontainers.containers.wait.strategy.Wait;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
-/** A cluster of Klamm in a container. Its clients must know their port before it starts, so a free one is chosen here. */
+/** A cluster of Klamm in a container, with Testcontainers. It needs the module modules/jvm. */
 class OrdersTest {
-    @Test
-    void aRecordIsRead() throws IOException {
-        int port = freePort();
-        try (GenericContainer<?> klamm = new GenericContainer<>("klamm-serve")) {
-            klamm.withEnv("KLAMM_ADVERTISED", "localhost:" + port);
-            klamm.withCommand("serve", "--brokers", "1", "--topic", "orders:1:1");
-            klamm.setPortBindings(List.of(port + ":9092"));
-            klamm.waitingFor(Wait.forLogMessage("localhost:" + port + "\\n", 1));
-            klamm.start();
-            String servers = "localhost:" + port;
-            try (var producer = new KafkaProducer<>(Map.of("bootstrap.servers", servers), new StringSerializer(), new StringSerializer())) {
-                producer.send(new ProducerRecord<>("orders", "record"));
-            }
-            Map<String, Object> config = Map.of("bootstrap.servers", servers, "group.id", "billing", "auto.offset.reset", "earliest");
-            try (var consumer = new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer())) {
-                consumer.subscribe(List.of("orders"));
-                var records = consumer.poll(Duration.ofSeconds(30));
-                assertEquals("record", records.iterator().next().value());
-            }
-        }
+    @RegisterExtension
+    static final KlammExtension klamm = KlammExtension.of(OrdersTest::start);
+
+    private static Cluster start() {
+        var container = new KlammContainer("klamm-serve").withTopic("orders:1:3");
+        container.start(); // Testcontainers removes it when the tests have ended
+        return container.cluster();
     }
 
-    private static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0)) {
-            return socket.getLocalPort();
+    @Test
+    void aProducerSendsAgainAfterAnError(Cluster cluster) throws Exception {
+        var fault = cluster.fault(new FilterBody().api("Produce"), new EffectBody().error("NOT_LEADER_OR_FOLLOWER"), 1);
+        Map<String, Object> config = Map.of("bootstrap.servers", cluster.bootstrapServers());
+        try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
+            producer.send(new ProducerRecord<>("orders", "a book")).get();
+        }
+        assertEquals(1, fault.hits());
+    }
+
+    @Test
+    void aTopicIsCreatedWhenTheControllerGoesOn(Cluster cluster) throws Exception {
+        var hold = cluster.hold(new HoldBody().phase("ZooKeeperWrite").where(Map.of("paths", "/brokers/topics/bills")));
+        try (var admin = Admin.create(Map.of("bootstrap.servers", cluster.bootstrapServers()))) {
+            var created = admin.createTopics(List.of(new NewTopic("bills", 1, (short) 3))).all();
+            hold.reached(Duration.ofSeconds(10));
+            hold.release();
+            created.get();
         }
     }
 }

@@ -1,38 +1,29 @@
+// A cluster of Klamm in a container. It needs the module modules/node, and docker on PATH.
 import assert from "node:assert";
-import net from "node:net";
-import test from "node:test";
+import { after, test } from "node:test";
 import { Kafka } from "kafkajs";
-import { GenericContainer, Wait } from "testcontainers";
+import { start } from "klamm";
 
-// Clients of the cluster must know their port before it starts, so a free one is chosen here.
-function freePort() {
-  return new Promise((resolve) => {
-    const server = net.createServer().listen(0, () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
-    });
-  });
-}
+const cluster = await start({ image: "klamm-serve", topics: ["orders:1:3"] });
+const kafka = new Kafka({ brokers: cluster.brokers });
+after(() => cluster.stop());
 
-test("a record is read", async () => {
-  const port = await freePort();
-  const address = `localhost:${port}`;
-  const klamm = await new GenericContainer("klamm-serve")
-    .withEnvironment({ KLAMM_ADVERTISED: address })
-    .withCommand(["serve", "--brokers", "1", "--topic", "orders:1:1"])
-    .withExposedPorts({ container: 9092, host: port })
-    .withWaitStrategy(Wait.forLogMessage(address))
-    .start();
-  const kafka = new Kafka({ brokers: [address] });
+test("a producer sends again after an error", cluster.test(async () => {
+  const fault = await cluster.fault({ api: "Produce", error: "NOT_LEADER_OR_FOLLOWER", first: 1 });
   const producer = kafka.producer();
   await producer.connect();
-  await producer.send({ topic: "orders", messages: [{ value: "record" }] });
+  await producer.send({ topic: "orders", messages: [{ value: "a book" }] });
   await producer.disconnect();
-  const consumer = kafka.consumer({ groupId: "billing" });
-  await consumer.connect();
-  await consumer.subscribe({ topic: "orders", fromBeginning: true });
-  const value = await new Promise((resolve) => consumer.run({ eachMessage: async ({ message }) => resolve(message.value.toString()) }));
-  assert.equal(value, "record");
-  await consumer.disconnect();
-  await klamm.stop();
-});
+  assert.equal(await fault.hits(), 1);
+}));
+
+test("a topic is created when the controller goes on", cluster.test(async () => {
+  const hold = await cluster.hold("ZooKeeperWrite", { paths: "/brokers/topics/bills" });
+  const admin = kafka.admin();
+  await admin.connect();
+  const created = admin.createTopics({ topics: [{ topic: "bills", numPartitions: 1 }] });
+  await hold.reached();
+  await hold.release();
+  assert.equal(await created, true);
+  await admin.disconnect();
+}));

@@ -1,56 +1,51 @@
+// Package orders has tests with a cluster of Klamm in a container. They need the module modules/go, and docker on PATH.
 package orders
 
 import (
-	"context"
-	"fmt"
-	"net"
 	"testing"
+	"time"
 
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/go-connections/nat"
-	"github.com/testcontainers/testcontainers-go"
-	"github.com/testcontainers/testcontainers-go/wait"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"klamm.dev/klamm"
 )
 
-// startKlamm returns the address of a cluster in a container. Its clients must know their port before it starts, so a free one is chosen here.
-func startKlamm(t *testing.T) string {
-	listener, err := net.Listen("tcp", "localhost:0")
+func start(t *testing.T) (*klamm.TestCluster, *kgo.Client) {
+	cluster := klamm.New(t, klamm.Options{Image: "klamm-serve", Topics: []string{"orders:1:3"}})
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.BootstrapServers...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
-	address := fmt.Sprintf("localhost:%d", port)
-	request := testcontainers.ContainerRequest{
-		Image:        "klamm-serve",
-		Cmd:          []string{"serve", "--brokers", "1", "--topic", "orders:1:1"},
-		Env:          map[string]string{"KLAMM_ADVERTISED": address},
-		ExposedPorts: []string{"9092/tcp"},
-		HostConfigModifier: func(config *container.HostConfig) {
-			config.PortBindings = nat.PortMap{"9092/tcp": {{HostPort: fmt.Sprint(port)}}}
-		},
-		WaitingFor: wait.ForLog(address),
-	}
-	klamm, err := testcontainers.GenericContainer(context.Background(), testcontainers.GenericContainerRequest{ContainerRequest: request, Started: true})
-	testcontainers.CleanupContainer(t, klamm)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
+	t.Cleanup(client.Close)
+	return cluster, client
 }
 
-func TestARecordIsRead(t *testing.T) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(startKlamm(t)), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
+func TestAProducerSendsAgainAfterAnError(t *testing.T) {
+	cluster, client := start(t)
+	fault := cluster.MustFault(klamm.FilterBody{API: "Produce"}, klamm.EffectBody{Error: "NOT_LEADER_OR_FOLLOWER"}, 1)
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("a book")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	if err := client.ProduceSync(context.Background(), &kgo.Record{Topic: "orders", Value: []byte("record")}).FirstErr(); err != nil {
+	if hits, err := fault.Hits(t.Context()); err != nil || hits != 1 {
+		t.Fatal(hits, err)
+	}
+}
+
+func TestATopicIsCreatedWhenTheControllerGoesOn(t *testing.T) {
+	cluster, client := start(t)
+	hold := cluster.MustHold(klamm.HoldBody{Phase: "ZooKeeperWrite", Where: map[string]any{"paths": "/brokers/topics/bills"}})
+	created := make(chan error)
+	go func() {
+		_, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 3, nil, "bills")
+		created <- err
+	}()
+	if _, err := hold.Reached(t.Context(), 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	records := client.PollFetches(context.Background()).Records()
-	if string(records[0].Value) != "record" {
-		t.Fatalf("read %s", records[0].Value)
+	if err := hold.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-created; err != nil {
+		t.Fatal(err)
 	}
 }

@@ -3,9 +3,10 @@
 import json
 import socket
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.waiting_utils import wait_for_logs
 
@@ -33,16 +34,18 @@ def control(klamm, path, body=None):
         return json.load(response)
 
 
-def test_a_record_is_read(klamm):
-    with KafkaProducer(bootstrap_servers=klamm["bootstrap_servers"]) as producer:
-        producer.send("orders", b"record").get(30)
-    with KafkaConsumer("orders", bootstrap_servers=klamm["bootstrap_servers"], auto_offset_reset="earliest") as consumer:
-        assert next(consumer).value == b"record"
-
-
 def test_a_producer_tries_again_after_an_error(klamm):
     control(klamm, "/faults", {"filter": {"api": "Produce"}, "effect": {"error": "NOT_LEADER_OR_FOLLOWER"}, "first": 1})
     with KafkaProducer(bootstrap_servers=klamm["bootstrap_servers"], client_id="shop") as producer:
         producer.send("orders", b"record").get(30)
     errors = [request["error"] for request in control(klamm, "/requests?client_id=shop&api=Produce")["requests"]]
     assert errors == ["NOT_LEADER_OR_FOLLOWER", None]
+
+
+def test_a_topic_is_created_when_the_controller_goes_on(klamm):
+    hold = control(klamm, "/holds", {"phase": "ZooKeeperWrite", "where": {"paths": "/brokers/topics/bills"}})["id"]
+    with KafkaAdminClient(bootstrap_servers=klamm["bootstrap_servers"]) as admin, ThreadPoolExecutor() as threads:
+        created = threads.submit(admin.create_topics, ["bills"])
+        control(klamm, f"/holds/{hold}?wait=reached&timeout_ms=10000")
+        control(klamm, f"/holds/{hold}/release", {})
+        created.result(10)
