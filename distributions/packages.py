@@ -1,6 +1,6 @@
 """Builds the modules for Node, the JVM and Go as packages: `python distributions/packages.py dist`, or `make modules`.
 
-`klamm-0.1.0.tgz` is for npm, `klamm-0.1.0.jar` for `mvn install:install-file`, `go/` is a module proxy: `GOPROXY=file://…/dist/go,…`.
+`klamm-0.1.0.tgz` is for npm, `klamm-0.1.0.jar` and `.pom` for `mvn install:install-file`, `go/` is a module proxy: `GOPROXY=file://…/dist/go,…`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def build(target: Path) -> None:
         _run(source / "jvm", "mvn", "-q", "-B", "package", "-DskipTests")
         version = json.loads((source / "node" / "package.json").read_text())["version"]
         shutil.copy(source / "jvm" / "target" / f"klamm-{version}.jar", target)
+        shutil.copy(source / "jvm" / "pom.xml", target / f"klamm-{version}.pom")
         _go_proxy(source / "go", version, target / "go")
 
 

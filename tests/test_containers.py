@@ -137,7 +137,8 @@ def test_the_images_run_commands_that_exist_on_ports_that_are_used() -> None:
     assert [command[0] for command in commands] == ["serve", "broker"]
     assert all(parsed(command) for command in commands)
     of_serve, of_broker = (set(ports.split()) for ports in re.findall(r"^EXPOSE (.*)$", text, re.MULTILINE))
-    assert of_serve == {"9090", *(str(parsed(commands[0])["port"] + number) for number in range(3))}, "no ranges: docker-java cannot read them"
+    first = parsed(commands[0])["port"]
+    assert of_serve == {"9090", *(str(first + number) for number in range(3))}, "no ranges: docker-java cannot read them"
     assert of_broker == {str(listener.port) for service in BROKERS.values() for listener in broker_config(service).listeners}
     checks = re.findall(r'"-m", "(klamm[\w.]+)", "(\d+)"', text)
     assert [importlib.util.find_spec(module) is not None for module, _ in checks] == [True, True]

@@ -1,7 +1,8 @@
 """The tutorials of Python, Node, Go, Java and Rust, from an empty folder to a green test, with the built packages in place of the checkout.
 
 Each page's files are written and its commands run as they are printed. A test that a page says fails does so and prints the requests of its
-client; then what the page says is taken away, and it passes. KLAMM_DIST names a folder in place of building the packages.
+client; then what the page says is taken away, and it passes. KLAMM_DIST names a folder with packages and
+a venv in place of building them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Tutorial:
         self._environ = environ
         self._exports = ""
         self.files = dict(re.findall(r"^`(\S+)`:\n\n```\w+\n(.*?)^```", self.text, re.MULTILINE | re.DOTALL))
-        *self.install, self.test = [block.strip() for block in re.findall(r"^```(?:sh)?\n(.*?)^```", self.text, re.MULTILINE | re.DOTALL)]
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
+        *self.install, self.test = [text.strip() for language, text in blocks if language in ("", "sh")]
 
     def write(self, without: str | None = None) -> None:
         """Write the files; `without` must be in one of them and is left out."""
@@ -81,13 +83,14 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environ(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environ(dist: Path) -> dict[str, str]:
     """The environment of somebody who has installed the wheels and nothing else of Klamm."""
-    venv = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    klamm, zookeeper = sorted(dist.glob("*.whl"))
-    install = (venv / "bin" / "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt")
-    subprocess.run([*install, f"{klamm}[testing,control]", zookeeper, "pytest"], check=True)
+    venv = dist / "venv"
+    if not venv.exists():
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        klamm, zookeeper = sorted(dist.glob("*.whl"))
+        install = (venv / "bin" / "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt")
+        subprocess.run([*install, f"{klamm}[testing,control]", zookeeper, "pytest"], check=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KLAMM", "PYTHON", "VIRTUAL_ENV", "PYTEST"))}
     return kept | {"PATH": f"{venv}/bin:{os.environ['PATH']}", "CARGO_TARGET_DIR": str(ROOT / ".venv" / "cargo")}
 
@@ -137,4 +140,5 @@ def local_repository(folder: Path) -> Path:
 def go_cache(folder: Path) -> dict[str, str]:
     """A module cache of the test's own, which is filled from that of this user."""
     mine, proxy = subprocess.run(["go", "env", "GOMODCACHE", "GOPROXY"], capture_output=True, text=True, check=True).stdout.split()
-    return {"GOMODCACHE": str(folder.parent / f"{folder.name}-cache"), "GOPROXY": f"file://{mine}/cache/download,{proxy}", "GOFLAGS": "-modcacherw"}
+    own = folder.parent / f"{folder.name}-cache"
+    return {"GOMODCACHE": str(own), "GOPROXY": f"file://{mine}/cache/download,{proxy}", "GOFLAGS": "-modcacherw"}
