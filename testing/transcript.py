@@ -17,9 +17,9 @@ MAX_LINES = 200
 FIRST_ERROR = ">"
 USUAL_ERRORS = frozenset((
     "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FETCH_SESSION_ID_NOT_FOUND", "LEADER_NOT_AVAILABLE",
-    "MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS",
+    "MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "UNSUPPORTED_VERSION",
 ))
-"""Every client meets these, and goes on."""
+"""Every client meets these, and goes on; the last one when its ApiVersions request is newer than the broker."""
 
 TopicName = Callable[[bytes], str]
 """The name of a topic id."""

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -273,7 +274,7 @@ func (c *Cluster) Reset(ctx context.Context) error {
 	return err
 }
 
-// Transcript is what clients requested after a number, one line each, the first error marked with `>`.
+// Transcript is what clients requested after a number, one line each, the first error that is not usual marked with `>`.
 func (c *Cluster) Transcript(ctx context.Context, after int64) (string, error) {
 	limit := int64(200)
 	requests, err := c.Requests(ctx, GetRequestsQuery{Clients: true, After: &after, Limit: &limit})
@@ -284,7 +285,10 @@ func (c *Cluster) Transcript(ctx context.Context, after int64) (string, error) {
 		if each["response"] == nil {
 			outcome = "no response"
 		} else if each["error"] != nil {
-			mark, first, outcome = first, " ", fmt.Sprint(each["error"])
+			outcome = fmt.Sprint(each["error"])
+			if !slices.Contains(usualErrors, outcome) {
+				mark, first = first, " "
+			}
 		}
 		fmt.Fprintf(&text, "%s %v  broker %v  %v v%v  %v  %s\n", mark, each["at"], each["broker"], each["api"], each["version"], each["client_id"], outcome)
 	}

@@ -8,6 +8,9 @@ import (
 	"net/url"
 )
 
+// usualErrors are errors that every client meets, and goes on.
+var usualErrors = []string{"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FETCH_SESSION_ID_NOT_FOUND", "LEADER_NOT_AVAILABLE", "MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "UNSUPPORTED_VERSION"}
+
 // HoldBody: A hold of phases. The first `nth` - 1 phases that match pass; then `count` are held, without it all until the hold is released. With `crash` the broker that reaches such a phase is killed there, and its ZooKeeper session ends; `count` is 1 unless it is given. With `fail` what reaches it fails with this error at once, with `delay_ms` it goes on after this time.
 type HoldBody struct {
 	Phase   string         `json:"phase"`

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -49,12 +50,16 @@ class Tutorial:
 
     def run(self, commands: str) -> tuple[int, str]:
         """Exit code and output of commands, whose exports stay."""
+        begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
         script = "\n".join(line for line in commands.splitlines() if not line.startswith("pip install"))
         self._exports += "".join(f"{line}\n" for line in script.splitlines() if line.startswith("export "))
         done = subprocess.run(
             ["bash", "-ec", self._exports + script], cwd=self.folder, env=self._environ, text=True, check=False, timeout=WITHIN_S,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        print(f"{script.splitlines()[-1:]}: {time.monotonic() - begin:.1f} s, {cpu_s:.1f} CPU s")
         return done.returncode, done.stdout
 
     def prepare(self) -> None:
@@ -64,9 +69,7 @@ class Tutorial:
         self.write()
 
     def passes(self) -> str:
-        begin = time.monotonic()
         code, said = self.run(self.test)
-        print(f"{self.test}: {time.monotonic() - begin:.1f} s")
         assert code == 0, said
         return said
 

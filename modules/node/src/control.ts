@@ -1,5 +1,5 @@
 /** The control API of a cluster, and what tests want of it: faults, holds, waits, and a transcript. */
-import { EFFECT_FIELDS, FAULT_FIELDS, Operations, type EffectBody, type FaultBody, type FilterBody, type HoldBody, type Shown } from './operations.js'
+import { EFFECT_FIELDS, FAULT_FIELDS, Operations, USUAL_ERRORS, type EffectBody, type FaultBody, type FilterBody, type HoldBody, type Shown } from './operations.js'
 
 /** The control API refused a request, a wait was over, or nothing answered. The message is one line. */
 export class ControlFailed extends Error {
@@ -173,10 +173,10 @@ export class Cluster {
     return await this.control.reset()
   }
 
-  /** What clients requested since a number, one line each, the first error marked with `>`. */
+  /** What clients requested since a number, one line each, the first error that is not usual marked with `>`. */
   async transcript (after = 0): Promise<string> {
     const requests = await this.requests({ clients: true, after, limit: 200 })
-    const first = requests.findIndex(each => each.error !== null && each.error !== undefined)
+    const first = requests.findIndex(each => typeof each.error === 'string' && !USUAL_ERRORS.includes(each.error))
     return requests.map((each, index) => {
       const outcome = each.response === null ? 'no response' : each.error ?? 'ok'
       return `${index === first ? '>' : ' '} ${each.at}  broker ${each.broker}  ${each.api} v${each.version}  ${each.client_id ?? ''}  ${outcome}`
@@ -194,7 +194,11 @@ export class Cluster {
         await body()
       } catch (error) {
         const transcript = await this.transcript(after).catch(failure => String(failure))
-        if (error instanceof Error) error.stack = `${error.stack}\n\nrequests of clients:\n${transcript}`
+        if (error instanceof Error) { // in its message: reporters print that, and not all of a stack
+          const message = `${error.message}\n\nrequests of clients:\n${transcript}`
+          error.stack = error.stack?.replace(error.message, () => message)
+          error.message = message
+        }
         await this.reset().catch(() => {}) // the test's own error says more
         throw error
       }

@@ -174,18 +174,19 @@ public class Cluster {
         return requests(new GetRequestsQuery().limit(1)).stream().mapToLong(each -> each.path("number").asLong()).max().orElse(0);
     }
 
-    /** What clients requested after a number, one line each, the first error marked with {@code >}. */
+    /** What clients requested after a number, one line each, the first error that is not usual marked with {@code >}. */
     public String transcript(long after) {
         StringBuilder text = new StringBuilder();
         boolean isMarked = false;
         for (JsonNode each : requests(new GetRequestsQuery().clients(true).after(after).limit(200))) {
             boolean isError = each.hasNonNull("error");
             String outcome = isError ? each.get("error").asText() : each.hasNonNull("response") ? "ok" : "no response";
-            text.append(isError && !isMarked ? "> " : "  ").append(each.path("at").asText()).append("  broker ")
+            boolean isUnusual = isError && !Control.USUAL_ERRORS.contains(outcome);
+            text.append(isUnusual && !isMarked ? "> " : "  ").append(each.path("at").asText()).append("  broker ")
                 .append(each.path("broker").asInt()).append("  ").append(each.path("api").asText()).append(" v")
                 .append(each.path("version").asInt()).append("  ").append(each.path("client_id").asText("")).append("  ").append(outcome)
                 .append('\n');
-            isMarked |= isError;
+            isMarked |= isUnusual;
         }
         return text.toString();
     }

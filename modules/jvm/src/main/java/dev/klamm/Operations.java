@@ -3,6 +3,7 @@ package dev.klamm;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import dev.klamm.Bodies.*;
+import java.util.Set;
 
 /** One method for each operation of the control API. Each throws ControlFailed. */
 public abstract class Operations {
@@ -11,6 +12,9 @@ public abstract class Operations {
 
     /** A name as it stands in a path. */
     protected abstract String escaped(String name);
+
+    /** Errors that every client meets, and goes on. */
+    static final Set<String> USUAL_ERRORS = Set.of("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "FETCH_SESSION_ID_NOT_FOUND", "LEADER_NOT_AVAILABLE", "MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "UNSUPPORTED_VERSION");
 
     /** List all phases, with their fields. */
     public JsonNode getPhases() {
