@@ -271,7 +271,8 @@ def java_bodies(described: JsonObject) -> str:
 def java(described: JsonObject) -> str:
     """`modules/jvm/src/main/java/dev/klamm/Operations.java`."""
     lines = [
-        f"// {MADE}", "package dev.klamm;", "", "import com.fasterxml.jackson.databind.JsonNode;", "import dev.klamm.Bodies.*;", "import java.util.Set;", "",
+        f"// {MADE}", "package dev.klamm;", "", "import com.fasterxml.jackson.databind.JsonNode;", "import dev.klamm.Bodies.*;",
+        "import java.util.Set;", "",
         "/** One method for each operation of the control API. Each throws ControlFailed. */", "public abstract class Operations {",
         "    /** Send a request; `query` and `body` may be null. */",
         "    protected abstract JsonNode send(String method, String path, Body query, Body body);", "",
