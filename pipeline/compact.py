@@ -24,7 +24,10 @@ def compact(lake: Lake) -> list[Merged]:
 
 
 def purge(lake: Lake) -> int:
-    """Delete the Parquet files of bronze, in an object store an hour later; returns their number. Raises PipelineFailed if not all their rows are in silver."""
+    """Delete the Parquet files of bronze, in an object store an hour later; returns their number.
+
+    Raises PipelineFailed if not all their rows are in silver.
+    """
     account(lake, Commits(lake))
     removed = 0
     for name in ("frames", "events"):
