@@ -9,6 +9,7 @@ from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.merge import Merged, merge_small
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.stream import account
 
@@ -24,10 +25,7 @@ def compact(lake: Lake) -> list[Merged]:
 
 
 def purge(lake: Lake) -> int:
-    """Delete the Parquet files of bronze, in an object store an hour later; returns their number.
-
-    Raises PipelineFailed if not all their rows are in silver.
-    """
+    """Delete the Parquet files of bronze; returns their number. Raises PipelineFailed if not all their rows are in silver."""
     account(lake, Commits(lake))
     removed = 0
     for name in ("frames", "events"):
@@ -35,6 +33,6 @@ def purge(lake: Lake) -> int:
         parts = delta_log.entries(lake, table)
         if parts:
             delta_log.drop(lake, table, parts)
-            delta_log.sweep(lake, table)
+            Store(lake).delete_files(entry.path for entry in parts)  # others may be segments that were shipped and wait for a run
             removed += len(parts)
     return removed

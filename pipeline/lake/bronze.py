@@ -18,7 +18,7 @@ from klamm.journal.reading import is_written, node_folders, open_segment, place_
 from klamm.journal.segments import Segment, is_part, segment_of
 from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import Lake, PipelineFailed
-from klamm.pipeline.lake.journal_copy import with_journal
+from klamm.pipeline.lake.journal_copy import is_elsewhere, with_journal
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.row_numbers import Span, spans_of
 from klamm.pipeline.lake.store import Store, local_folder
@@ -108,6 +108,8 @@ class PendingSegments:
                 is_done = (segment.run, batch_name(segment)) in self._done
                 if is_done and segment.sealed:
                     committed.add(name)
+                    if is_elsewhere(self._lake):
+                        segment.path.unlink()  # a copy
                 elif not is_done and (segment.sealed or not is_written(folder)):
                     found.append(segment)
                 if not segment.sealed and folder not in self.written:

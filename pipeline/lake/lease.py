@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
-from klamm.pipeline.lake.store import ObjectStore
+from klamm.pipeline.lake.store import DRIVER, ObjectStore
 
 log = logging.getLogger(__name__)
 
-NAME = f"{CHECKPOINTS}/driver.json"
 BEAT_S = 4.0
 LOST_S = 20.0
 """A driver may be slow for this time, or its store away."""
@@ -87,7 +86,7 @@ class Lease:
         self._store.guards.pop(str(self._store), None)
         with suppress(PipelineFailed):  # it is taken over later then
             if self._lost is None:
-                self._store.swap(NAME, b"{}", self._stamp)
+                self._store.swap(DRIVER, b"{}", self._stamp)
 
     def assure(self) -> None:
         """Raise PipelineFailed if another process is the driver now."""
@@ -108,14 +107,14 @@ class Lease:
     def _put(self, stamp: str | None) -> bool:
         self._beats += 1
         began = time.monotonic()
-        new = self._store.swap(NAME, json.dumps(self._own | {"beats": self._beats}).encode(), stamp)
+        new = self._store.swap(DRIVER, json.dumps(self._own | {"beats": self._beats}).encode(), stamp)
         if new is not None:
             self._stamp, self._renewed = new, began
         return new is not None
 
     def _read(self) -> tuple[str | None, dict[str, Any] | None]:
         """The stamp of the lease and who has it; None if nobody does."""
-        found = self._store.stamped(NAME)
+        found = self._store.stamped(DRIVER)
         if found is None:
             return None, None
         return found[1], json.loads(found[0]) or None

@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,13 +24,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from klamm.machine.replaced_file import replace_file, replacing, temporary_path
-from klamm.pipeline.lake.folder import Lake, PipelineFailed
+from klamm.pipeline.lake.folder import CHECKPOINTS, Lake, PipelineFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PATIENCE = timedelta(seconds=150)
 """How long requests to a store that does not answer, or answers that it is too busy, are repeated."""
+
+DRIVER = f"{CHECKPOINTS}/driver.json"
+"""The object that says who the driver of a lake is (`lease.py`)."""
 
 IN_USE = timedelta(hours=1)
 """Objects that no log names are not removed for this time: a driver may be about to commit them, or somebody reads an older version."""
@@ -291,15 +293,9 @@ class ObjectStore(Store):
         return dict.fromkeys(wanted) | {one["path"]: one["size"] for one in self._listed(below) if one["path"] in wanted} if wanted else {}
 
     def unused(self, below: str) -> list[str]:
-        """The names below this one that are older than `IN_USE`, all times by the clock of the store."""
-        import obstore
-
-        name = f"_checkpoints/now-{secrets.token_hex(4)}"
-        self.put(name, b"")
-        with self._opened() as store:
-            now = obstore.head(store, name)["last_modified"]
-        self.delete(name)
-        return sorted(one["path"] for one in self._listed(below) if now - one["last_modified"] > IN_USE)
+        """The names below this one that are older than `IN_USE`. All times are those of the store: the driver has just put its lease."""
+        now = self.listed(CHECKPOINTS).get(DRIVER, {}).get("last_modified")
+        return [] if now is None else sorted(one["path"] for one in self._listed(below) if now - one["last_modified"] > IN_USE)
 
     def put(self, name: str, data: bytes) -> None:
         """Store under this name, also in place of what was there."""
@@ -376,7 +372,8 @@ class ObjectStore(Store):
     @property
     def options(self) -> dict[str, str]:
         """The options with which delta-rs opens a table. Of several commits with the same number one succeeds."""
-        return {"allow_http": "true", "aws_conditional_put": "etag", "retry_timeout": f"{PATIENCE.seconds}s"} if _is_s3(self._url) else {}
+        own = {"aws_conditional_put": "etag"} if self._url.startswith("s3://") else {}
+        return {"allow_http": "true", "retry_timeout": f"{self.patience.seconds}s", **own}
 
     def _listed(self, below: str) -> Iterator[Mapping[str, Any]]:
         import obstore
@@ -407,10 +404,6 @@ def _client(url: str, _variables: tuple[tuple[str, str], ...], patience: timedel
     from obstore.store import from_url
 
     return from_url(url, client_options={"allow_http": True}, retry_config={"max_retries": 1000, "retry_timeout": patience})
-
-
-def _is_s3(url: str) -> bool:
-    return url.startswith("s3://")
 
 
 def local_folder(lake: Lake) -> Path:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from klamm.pipeline.compact import compact, purge
-from klamm.pipeline.lake import delta_log, lease, store
+from klamm.pipeline.lake import delta_log, lease
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import Lake, PipelineFailed, written
 from klamm.pipeline.lake.lease import Lease
@@ -233,7 +233,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for_and_one_that_stays_away_
 
     with monkeypatch.context() as patched:
         patched.setattr(delta_log, "_write", lambda *arguments: during(*arguments, stays=True))
-        patched.setattr(store, "PATIENCE", timedelta(seconds=2))
+        patched.setattr(ObjectStore, "patience", timedelta(seconds=2))
         with pytest.raises(PipelineFailed) as caught:
             brought_up(spark, lake)
     assert "\n" not in str(caught.value) and SECRET not in str(caught.value) and "s3://" in str(caught.value)

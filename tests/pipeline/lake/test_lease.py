@@ -12,8 +12,8 @@ import pytest
 
 from klamm.pipeline.lake import lease
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.lease import NAME, Lease, probe
-from klamm.pipeline.lake.store import ObjectStore, Store
+from klamm.pipeline.lake.lease import Lease, probe
+from klamm.pipeline.lake.store import DRIVER, ObjectStore, Store
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_driver_that_is_dead_on_this_machine_is_followed_at_once(store: Object
     second = Lease(store)
     second.acquire()
     second.release()
-    assert store.read(NAME) == b"{}"
+    assert store.read(DRIVER) == b"{}"
 
 
 def test_a_driver_of_another_machine_that_does_not_answer_is_overtaken_and_can_write_nothing(store: ObjectStore) -> None:
@@ -94,7 +94,7 @@ def test_a_driver_of_another_machine_that_does_not_answer_is_overtaken_and_can_w
     for write in (lambda: store.put("a", b""), lambda: store.put_new("b", b""), lambda: store.delete("c")):
         with pytest.raises(PipelineFailed, match=r"another process took over while this one did not answer: process [0-9]+ on"):
             write()
-    assert store.names("") == [NAME]
+    assert store.names("") == [DRIVER]
     store.guards[str(store)] = second.assure
     second.assure()
     second.release()
