@@ -40,7 +40,7 @@ LAST_S = 10.0
 @click.option("--stop-with-stdin", is_flag=True, help="Stop when stdin ends.")
 @log_level_option
 def command(lake: Path, target: Path | str, follow: bool, keep_local_ns: int | None, stop_with_stdin: bool, log_level: str) -> None:
-    """Send the sealed segments in the journals of LAKE to URL, a lake in an object store, as bronze: some 25 bytes a frame in place of 300.
+    """Send the sealed segments in the journals of LAKE to URL, a lake in an object store, as bronze: a quarter of the bytes, or less.
 
     Credentials and the endpoint come from the usual variables, such as AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL. A segment is sent once,
     however often the command is killed and repeated. Brokers that run finish their segments first; with --follow they finish one each

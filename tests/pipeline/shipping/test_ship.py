@@ -11,6 +11,7 @@ import pytest
 from klamm.journal.reading import is_written, retained_to, segments
 from klamm.journal.segments import SHIPPED
 from klamm.journal.writer import JournalWriter
+from klamm.pipeline.compact import purge
 from klamm.pipeline.lake.bronze import KILLED, convert_here, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
@@ -18,6 +19,7 @@ from klamm.pipeline.lake.store import Store
 from klamm.pipeline.ship import Shipper
 from klamm.pipeline.shipped import packed, put, waiting
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
+from klamm.tests.pipeline.lakes_by_hand import to_silver
 
 HOUR_NS = 3_600_000_000_000
 
@@ -53,6 +55,15 @@ def test_a_shipped_segment_is_what_the_driver_would_have_made_of_it(folder: Path
     own.add(converted)
     assert (commits.rows, waiting(there, commits)) == ({"frames": 4, "events": 1}, [])
     assert commits.journals == own.journals
+
+
+def test_segments_that_wait_for_their_commit_survive_a_purge_of_bronze(folder: Path, there: Path) -> None:
+    with TinyJournal(there, "earlier") as journal:
+        journal.event("timer")
+    to_silver(there, "0")
+    Shipper(folder, str(there)).send()
+    assert purge(there) == 1
+    assert rows(there) == 5
 
 
 def test_what_is_there_is_not_sent_again_not_even_by_another_shipper(folder: Path, there: Path) -> None:
