@@ -36,7 +36,7 @@ def shipping(serving: Serving, config: Callable[[str], Any], log_level: str) -> 
     if not target:
         return serving
     if not folder:
-        raise ConfigError(f"{TARGET} needs {DIRECTORY}: there is no journal to be sent")
+        raise ConfigError(TARGET, target, f"needs {DIRECTORY}: there is no journal to be sent")
     with extra_needed("ship", lambda: TARGET):
         import obstore  # noqa: F401 the shipper imports it
     options = [] if keep_ms is None or int(keep_ms) < 0 else ["--keep-local", f"{keep_ms}ms"]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from klamm.cli.serving.lifetime import ServedCluster
+from klamm.cli.serving.shipping import shipping
+from klamm.configs.definitions.types import ConfigError
 from klamm.journal.reading import count_rows, node_folders, segments
 from klamm.journal.segments import SEAL, SHIPPED
 from klamm.pipeline.shipped import waiting
@@ -66,6 +70,10 @@ def seal(folder: Path) -> None:
         (node / SEAL).touch()
 
 
+def _puts_more_than(server: S3Server, number: int) -> bool:
+    return len(server.puts) > number
+
+
 def rows(folder: Path) -> int:
     return sum(count_rows(one.path) for one in segments(folder))
 
@@ -91,6 +99,11 @@ def test_options_without_their_reason_are_refused(tmp_path: Path) -> None:
     assert "without user, password" in refused.stderr
 
 
+def test_a_target_without_a_journal_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"klamm\.journal\.ship\.to.*needs klamm\.journal\.dir"):
+        shipping(ServedCluster(None, None), {"klamm.journal.ship.to": LAKE}.get, "INFO")  # type: ignore[arg-type]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["moto", "versitygw"], indirect=True)
 def test_shippers_that_are_killed_and_requests_without_an_answer_lose_nothing_and_repeat_nothing(
@@ -99,11 +112,11 @@ def test_shippers_that_are_killed_and_requests_without_an_answer_lose_nothing_an
     here = tmp_path / "here"
     cluster = serve("--ship-to", LAKE, "--keep-local", "0m")
     for fails_with in (None, 0, -1):  # answered; done without an answer; not done
-        before = len(server.puts)
+        is_put = partial(_puts_more_than, server, len(server.puts))
         server.fails_with = fails_with
         seal(here)
         process = shipper(cluster)
-        wait_for(lambda before=before: len(server.puts) > before, "something is put")
+        wait_for(is_put, "something is put")
         process.kill()
         process.wait(10)
     server.fails_with = None
