@@ -20,7 +20,6 @@ from klamm.conform.connection import CLIENT_ID
 from klamm.conform.lab import Lab, batch
 from klamm.protocol.addresses import Address
 from klamm.protocol.records.batch import Codec, each_header
-from klamm.proxy.proxy import ProxyRefused
 from klamm.testing import AsyncCluster, Cluster, Refused
 from klamm.testing.fault import Fault
 from klamm.testing.request import Request
@@ -93,7 +92,7 @@ class ClientLab:
             await self._prepare({})
         except BaseException as error:
             await self.clean_up(0)
-            if isinstance(error, OSError | EmbeddedZooKeeperError | ProxyRefused):
+            if isinstance(error, OSError | EmbeddedZooKeeperError):
                 raise Unreachable(f"the cluster of the suite cannot be started: {error}") from None
             raise
 

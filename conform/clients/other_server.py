@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from klamm.conform.case import Absent
+from klamm.conform.case import Absent, Unreachable
 from klamm.conform.lab import Lab
 from klamm.control.verbs.steered_proxy import SteeredProxy
 from klamm.protocol.addresses import Address
+from klamm.proxy.proxy import ProxyRefused
 from klamm.testing.request import Request
 
 
 class OtherServer:
-    """The server at an address. `async with` runs the proxy. `begun` is the number of the last request before a case."""
+    """The server at an address. `async with` runs the proxy; raises Unreachable."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -24,7 +25,10 @@ class OtherServer:
         self.faults: list[Any] = []
 
     async def __aenter__(self) -> OtherServer:
-        await self._proxy.start()
+        try:
+            await self._proxy.start()
+        except ProxyRefused as reason:
+            raise Unreachable(str(reason)) from None
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -1,5 +1,7 @@
 """The administrative tasks of the adapter of librdkafka."""
 
+from typing import Any
+
 import task
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
@@ -8,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 def call(config):
     """Do the task."""
     admin, part = AdminClient(config), TopicPartition(task.topic, task.partition)
-    calls = {
+    calls: dict[str, Any] = {
         "create-topic": lambda: admin.create_topics([NewTopic(task.topic, 1, 1)]),
         "delete-topic": lambda: admin.delete_topics([task.topic]),
         "add-partitions": lambda: admin.create_partitions([NewPartitions(task.topic, 3)]),

@@ -3,13 +3,14 @@
 import os
 import sys
 import time
+from typing import Any
 
 env = os.environ
 name, topic, group, bootstrap = env["TESTCASE"], env["TOPIC"], env["GROUP"], env["BOOTSTRAP"]
 partition, offset, records = int(env["PARTITION"]), int(env["OFFSET"]), int(env["RECORDS"])
 transactions, commits = int(env["TRANSACTIONS"]), env["END"] == "commit"
 config = dict(line.split("=", 1) for line in env["CONFIG"].splitlines())
-failed = []
+failed: list[Any] = []
 RENAMED = {"sasl.username": "sasl_plain_username", "sasl.password": "sasl_plain_password"}
 
 
@@ -41,7 +42,7 @@ def tell(partition, offset, value):
 
 def pythonic():
     """The configs with the names and types of clients that are written in Python."""
-    typed = {"true": True, "false": False}
+    typed: dict[str, Any] = {"true": True, "false": False}
     given = {RENAMED.get(name, name.replace(".", "_")): typed.get(value, value) for name, value in config.items()}
     given = {name: int(value) if isinstance(value, str) and value.isdigit() else value for name, value in given.items()}
     return given | {"bootstrap_servers": bootstrap.split(",")}

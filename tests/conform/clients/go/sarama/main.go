@@ -2,8 +2,6 @@
 package main
 
 import (
-	"context"
-
 	"example/adapters/task"
 
 	"github.com/IBM/sarama"
@@ -20,67 +18,28 @@ func produce(producer sarama.SyncProducer, number int) {
 }
 
 func transact(producer sarama.SyncProducer) {
+	end := map[bool]func() error{true: producer.CommitTxn, false: producer.AbortTxn}[task.Commits]
 	for i := range task.Transactions {
 		task.Check(producer.BeginTxn())
 		produce(producer, i)
-		if task.Commits {
-			task.Check(producer.CommitTxn())
-		} else {
-			task.Check(producer.AbortTxn())
-		}
+		task.Check(end())
 	}
-}
-
-type member struct{ end context.CancelFunc }
-
-func (member) Setup(sarama.ConsumerGroupSession) error   { return nil }
-func (member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
-func (m member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	for message := range claim.Messages() {
-		session.MarkMessage(message, "")
-		session.Commit()
-		if task.Tell(message.Partition, message.Offset, message.Value) {
-			m.end()
-		}
-	}
-	return nil
 }
 
 func main() {
+	tasks := map[string]func(sarama.Client){"consume": consume, "group": join, "produce": write(produceOnce), "transaction": write(transact)}
 	task.Supports("produce", "transaction", "consume", "group")
 	client, err := sarama.NewClient(task.Bootstrap, config())
 	task.Check(err)
-	switch task.Name {
-	case "consume":
-		consumer, err := sarama.NewConsumerFromClient(client)
-		task.Check(err)
-		part, err := consumer.ConsumePartition(task.Topic, task.Partition, int64(task.Number("OFFSET")))
-		if err == sarama.ErrOffsetOutOfRange {
-			task.Supports() // it has no auto.offset.reset without a group
-		}
-		task.Check(err)
-		for message := range part.Messages() {
-			if task.Tell(message.Partition, message.Offset, message.Value) {
-				break
-			}
-		}
-		task.Check(consumer.Close())
-	case "group":
-		group, err := sarama.NewConsumerGroupFromClient(task.Group, client)
-		task.Check(err)
-		ctx, end := context.WithCancel(context.Background())
-		for ctx.Err() == nil {
-			group.Consume(ctx, []string{task.Topic}, member{end})
-		}
-		task.Check(group.Close())
-	default:
+	tasks[task.Name](client)
+}
+
+func produceOnce(producer sarama.SyncProducer) { produce(producer, 0) }
+func write(do func(sarama.SyncProducer)) func(sarama.Client) {
+	return func(client sarama.Client) {
 		producer, err := sarama.NewSyncProducerFromClient(client)
 		task.Check(err)
-		if task.Name == "produce" {
-			produce(producer, 0)
-		} else {
-			transact(producer)
-		}
+		do(producer)
 		task.Check(producer.Close())
 	}
 }
