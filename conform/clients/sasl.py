@@ -40,6 +40,8 @@ async def _refused(lab: ClientLab, config: dict[str, str], api: str) -> None:
     program = await lab.begin_client("produce", lab.cluster.client | config, RECORDS=1)
     await lab.until(lambda: lab.requests(api) or not program.is_running)
     await lab.pause(2000, program)
+    if not program.is_running:
+        await lab.finish(program, may_fail=True)
     expect(not lab.requests("Produce", "Metadata"), "the client goes on without having authenticated")
     expect(not program.told, "the client says that the record was acknowledged")
 
