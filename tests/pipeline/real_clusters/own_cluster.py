@@ -141,7 +141,7 @@ class OwnStory:
     async def authenticated(self, zookeeper: str, config: Mapping[str, str]) -> None:
         """A broker with a listener for SASL joins, serves a client that authenticates, and leaves."""
         jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required "user_{USER}"="{PASSWORD}";'
-        settings = {name.replace(".", "_"): value for name, value in config.items()} | {
+        settings: dict[str, Any] = {name.replace(".", "_"): value for name, value in config.items()} | {
             "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
             "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
             "sasl_enabled_mechanisms": "PLAIN", "listener_name_sasl_plain_sasl_jaas_config": jaas,
