@@ -131,9 +131,10 @@ def test_brokers_wait_for_the_zookeeper_they_name() -> None:
 
 def test_the_images_run_commands_that_exist_on_ports_that_are_used() -> None:
     text = (ROOT / "Dockerfile").read_text()
-    (entry,) = set(re.findall(r'^ENTRYPOINT \["(.*)"\]$', text, re.MULTILINE))
+    entry, of_pods = (yaml.safe_load(line) for line in re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE))
     commands = [yaml.safe_load(f"[{command}]") for command in re.findall(r"^CMD \[(.*)\]$", text, re.MULTILINE)]
-    assert entry == "klamm"
+    assert entry == ["klamm"]
+    assert of_pods[:2] == ["python", "-m"] and importlib.util.find_spec(of_pods[2]) is not None
     assert [command[0] for command in commands] == ["serve", "broker"]
     assert all(parsed(command) for command in commands)
     of_serve, of_broker = (set(ports.split()) for ports in re.findall(r"^EXPOSE (.*)$", text, re.MULTILINE))
