@@ -106,4 +106,5 @@ def test_ends_of_jobs_are_judged_by_the_action_beside_the_one_that_starts() -> N
         described = yaml.safe_load((action / "action.yml").read_text())
         steps = {step.get("id") for step in described["runs"]["steps"]}
         for output in described["outputs"].values():
-            assert re.fullmatch(r"\${{ steps\.(\w+)\.outputs\.[\w-]+ }}", output["value"])[1] in steps
+            named = re.fullmatch(r"\${{ steps\.(\w+)\.outputs\.[\w-]+ }}", output["value"])
+            assert named is not None and named[1] in steps
