@@ -22,9 +22,10 @@ class ProduceRequest(Request[ProduceResponse]):
 
     class TopicProduceData(Message):
         name: str
+        topic_id: bytes
         partition_data: Sequence[ProduceRequest.PartitionProduceData]
-        def __new__(cls, name: str = ..., partition_data: Sequence[ProduceRequest.PartitionProduceData | bytes] = ...) -> Self: ...
-        def _replace(self, *, name: str = ..., partition_data: Sequence[ProduceRequest.PartitionProduceData | bytes] = ...) -> Self: ...
+        def __new__(cls, name: str = ..., topic_id: bytes = ..., partition_data: Sequence[ProduceRequest.PartitionProduceData | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., topic_id: bytes = ..., partition_data: Sequence[ProduceRequest.PartitionProduceData | bytes] = ...) -> Self: ...
 
     transactional_id: str | None
     acks: int
@@ -60,9 +61,10 @@ class ProduceResponse(Message):
 
     class TopicProduceResponse(Message):
         name: str
+        topic_id: bytes
         partition_responses: Sequence[ProduceResponse.PartitionProduceResponse]
-        def __new__(cls, name: str = ..., partition_responses: Sequence[ProduceResponse.PartitionProduceResponse | bytes] = ...) -> Self: ...
-        def _replace(self, *, name: str = ..., partition_responses: Sequence[ProduceResponse.PartitionProduceResponse | bytes] = ...) -> Self: ...
+        def __new__(cls, name: str = ..., topic_id: bytes = ..., partition_responses: Sequence[ProduceResponse.PartitionProduceResponse | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., topic_id: bytes = ..., partition_responses: Sequence[ProduceResponse.PartitionProduceResponse | bytes] = ...) -> Self: ...
 
     class NodeEndpoint(Message):
         node_id: int
@@ -93,8 +95,9 @@ class FetchRequest(Request[FetchResponse]):
         log_start_offset: int
         partition_max_bytes: int
         replica_directory_id: bytes
-        def __new__(cls, partition: int = ..., current_leader_epoch: int = ..., fetch_offset: int = ..., last_fetched_epoch: int = ..., log_start_offset: int = ..., partition_max_bytes: int = ..., replica_directory_id: bytes = ...) -> Self: ...
-        def _replace(self, *, partition: int = ..., current_leader_epoch: int = ..., fetch_offset: int = ..., last_fetched_epoch: int = ..., log_start_offset: int = ..., partition_max_bytes: int = ..., replica_directory_id: bytes = ...) -> Self: ...
+        high_watermark: int
+        def __new__(cls, partition: int = ..., current_leader_epoch: int = ..., fetch_offset: int = ..., last_fetched_epoch: int = ..., log_start_offset: int = ..., partition_max_bytes: int = ..., replica_directory_id: bytes = ..., high_watermark: int = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., current_leader_epoch: int = ..., fetch_offset: int = ..., last_fetched_epoch: int = ..., log_start_offset: int = ..., partition_max_bytes: int = ..., replica_directory_id: bytes = ..., high_watermark: int = ...) -> Self: ...
 
     class FetchTopic(Message):
         topic: str
@@ -206,8 +209,9 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
     replica_id: int
     isolation_level: int
     topics: Sequence[ListOffsetsRequest.ListOffsetsTopic]
-    def __new__(cls, replica_id: int = ..., isolation_level: int = ..., topics: Sequence[ListOffsetsRequest.ListOffsetsTopic | bytes] = ...) -> Self: ...
-    def _replace(self, *, replica_id: int = ..., isolation_level: int = ..., topics: Sequence[ListOffsetsRequest.ListOffsetsTopic | bytes] = ...) -> Self: ...
+    timeout_ms: int
+    def __new__(cls, replica_id: int = ..., isolation_level: int = ..., topics: Sequence[ListOffsetsRequest.ListOffsetsTopic | bytes] = ..., timeout_ms: int = ...) -> Self: ...
+    def _replace(self, *, replica_id: int = ..., isolation_level: int = ..., topics: Sequence[ListOffsetsRequest.ListOffsetsTopic | bytes] = ..., timeout_ms: int = ...) -> Self: ...
 
 class ListOffsetsResponse(Message):
     class ListOffsetsPartitionResponse(Message):
@@ -281,8 +285,9 @@ class MetadataResponse(Message):
     controller_id: int
     topics: Sequence[MetadataResponse.MetadataResponseTopic]
     cluster_authorized_operations: int
-    def __new__(cls, throttle_time_ms: int = ..., brokers: Sequence[MetadataResponse.MetadataResponseBroker | bytes] = ..., cluster_id: str | None = ..., controller_id: int = ..., topics: Sequence[MetadataResponse.MetadataResponseTopic | bytes] = ..., cluster_authorized_operations: int = ...) -> Self: ...
-    def _replace(self, *, throttle_time_ms: int = ..., brokers: Sequence[MetadataResponse.MetadataResponseBroker | bytes] = ..., cluster_id: str | None = ..., controller_id: int = ..., topics: Sequence[MetadataResponse.MetadataResponseTopic | bytes] = ..., cluster_authorized_operations: int = ...) -> Self: ...
+    error_code: int
+    def __new__(cls, throttle_time_ms: int = ..., brokers: Sequence[MetadataResponse.MetadataResponseBroker | bytes] = ..., cluster_id: str | None = ..., controller_id: int = ..., topics: Sequence[MetadataResponse.MetadataResponseTopic | bytes] = ..., cluster_authorized_operations: int = ..., error_code: int = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., brokers: Sequence[MetadataResponse.MetadataResponseBroker | bytes] = ..., cluster_id: str | None = ..., controller_id: int = ..., topics: Sequence[MetadataResponse.MetadataResponseTopic | bytes] = ..., cluster_authorized_operations: int = ..., error_code: int = ...) -> Self: ...
 
 class LeaderAndIsrRequest(Request[LeaderAndIsrResponse]):
     class LeaderAndIsrPartitionState(Message):
@@ -480,9 +485,10 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
 
     class OffsetCommitRequestTopic(Message):
         name: str
+        topic_id: bytes
         partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition]
-        def __new__(cls, name: str = ..., partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition | bytes] = ...) -> Self: ...
-        def _replace(self, *, name: str = ..., partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition | bytes] = ...) -> Self: ...
+        def __new__(cls, name: str = ..., topic_id: bytes = ..., partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., topic_id: bytes = ..., partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition | bytes] = ...) -> Self: ...
 
     group_id: str
     generation_id_or_member_epoch: int
@@ -502,9 +508,10 @@ class OffsetCommitResponse(Message):
 
     class OffsetCommitResponseTopic(Message):
         name: str
+        topic_id: bytes
         partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition]
-        def __new__(cls, name: str = ..., partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition | bytes] = ...) -> Self: ...
-        def _replace(self, *, name: str = ..., partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition | bytes] = ...) -> Self: ...
+        def __new__(cls, name: str = ..., topic_id: bytes = ..., partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., topic_id: bytes = ..., partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition | bytes] = ...) -> Self: ...
 
     throttle_time_ms: int
     topics: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic]
@@ -520,9 +527,10 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
 
     class OffsetFetchRequestTopics(Message):
         name: str
+        topic_id: bytes
         partition_indexes: Sequence[int]
-        def __new__(cls, name: str = ..., partition_indexes: Sequence[int] = ...) -> Self: ...
-        def _replace(self, *, name: str = ..., partition_indexes: Sequence[int] = ...) -> Self: ...
+        def __new__(cls, name: str = ..., topic_id: bytes = ..., partition_indexes: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., topic_id: bytes = ..., partition_indexes: Sequence[int] = ...) -> Self: ...
 
     class OffsetFetchRequestGroup(Message):
         group_id: str
@@ -566,9 +574,10 @@ class OffsetFetchResponse(Message):
 
     class OffsetFetchResponseTopics(Message):
         name: str
+        topic_id: bytes
         partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions]
-        def __new__(cls, name: str = ..., partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions | bytes] = ...) -> Self: ...
-        def _replace(self, *, name: str = ..., partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions | bytes] = ...) -> Self: ...
+        def __new__(cls, name: str = ..., topic_id: bytes = ..., partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., topic_id: bytes = ..., partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions | bytes] = ...) -> Self: ...
 
     class OffsetFetchResponseGroup(Message):
         group_id: str
@@ -737,14 +746,15 @@ class DescribeGroupsResponse(Message):
 
     class DescribedGroup(Message):
         error_code: int
+        error_message: str | None
         group_id: str
         group_state: str
         protocol_type: str
         protocol_data: str
         members: Sequence[DescribeGroupsResponse.DescribedGroupMember]
         authorized_operations: int
-        def __new__(cls, error_code: int = ..., group_id: str = ..., group_state: str = ..., protocol_type: str = ..., protocol_data: str = ..., members: Sequence[DescribeGroupsResponse.DescribedGroupMember | bytes] = ..., authorized_operations: int = ...) -> Self: ...
-        def _replace(self, *, error_code: int = ..., group_id: str = ..., group_state: str = ..., protocol_type: str = ..., protocol_data: str = ..., members: Sequence[DescribeGroupsResponse.DescribedGroupMember | bytes] = ..., authorized_operations: int = ...) -> Self: ...
+        def __new__(cls, error_code: int = ..., error_message: str | None = ..., group_id: str = ..., group_state: str = ..., protocol_type: str = ..., protocol_data: str = ..., members: Sequence[DescribeGroupsResponse.DescribedGroupMember | bytes] = ..., authorized_operations: int = ...) -> Self: ...
+        def _replace(self, *, error_code: int = ..., error_message: str | None = ..., group_id: str = ..., group_state: str = ..., protocol_type: str = ..., protocol_data: str = ..., members: Sequence[DescribeGroupsResponse.DescribedGroupMember | bytes] = ..., authorized_operations: int = ...) -> Self: ...
 
     throttle_time_ms: int
     groups: Sequence[DescribeGroupsResponse.DescribedGroup]
@@ -786,8 +796,10 @@ class SaslHandshakeResponse(Message):
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     client_software_name: str
     client_software_version: str
-    def __new__(cls, client_software_name: str = ..., client_software_version: str = ...) -> Self: ...
-    def _replace(self, *, client_software_name: str = ..., client_software_version: str = ...) -> Self: ...
+    cluster_id: str | None
+    node_id: int
+    def __new__(cls, client_software_name: str = ..., client_software_version: str = ..., cluster_id: str | None = ..., node_id: int = ...) -> Self: ...
+    def _replace(self, *, client_software_name: str = ..., client_software_version: str = ..., cluster_id: str | None = ..., node_id: int = ...) -> Self: ...
 
 class ApiVersionsResponse(Message):
     class ApiVersion(Message):
@@ -1070,8 +1082,10 @@ class EndTxnRequest(Request[EndTxnResponse]):
 class EndTxnResponse(Message):
     throttle_time_ms: int
     error_code: int
-    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
-    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
+    producer_id: int
+    producer_epoch: int
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., producer_id: int = ..., producer_epoch: int = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., producer_id: int = ..., producer_epoch: int = ...) -> Self: ...
 
 class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
     class WritableTxnMarkerTopic(Message):
@@ -1086,8 +1100,9 @@ class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
         transaction_result: bool
         topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarkerTopic]
         coordinator_epoch: int
-        def __new__(cls, producer_id: int = ..., producer_epoch: int = ..., transaction_result: bool = ..., topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarkerTopic | bytes] = ..., coordinator_epoch: int = ...) -> Self: ...
-        def _replace(self, *, producer_id: int = ..., producer_epoch: int = ..., transaction_result: bool = ..., topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarkerTopic | bytes] = ..., coordinator_epoch: int = ...) -> Self: ...
+        transaction_version: int
+        def __new__(cls, producer_id: int = ..., producer_epoch: int = ..., transaction_result: bool = ..., topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarkerTopic | bytes] = ..., coordinator_epoch: int = ..., transaction_version: int = ...) -> Self: ...
+        def _replace(self, *, producer_id: int = ..., producer_epoch: int = ..., transaction_result: bool = ..., topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarkerTopic | bytes] = ..., coordinator_epoch: int = ..., transaction_version: int = ...) -> Self: ...
 
     markers: Sequence[WriteTxnMarkersRequest.WritableTxnMarker]
     def __new__(cls, markers: Sequence[WriteTxnMarkersRequest.WritableTxnMarker | bytes] = ...) -> Self: ...
@@ -1127,9 +1142,10 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
 
     class TxnOffsetCommitRequestTopic(Message):
         name: str
+        topic_id: bytes
         partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
-        def __new__(cls, name: str = ..., partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition | bytes] = ...) -> Self: ...
-        def _replace(self, *, name: str = ..., partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition | bytes] = ...) -> Self: ...
+        def __new__(cls, name: str = ..., topic_id: bytes = ..., partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., topic_id: bytes = ..., partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition | bytes] = ...) -> Self: ...
 
     transactional_id: str
     group_id: str
@@ -1151,9 +1167,10 @@ class TxnOffsetCommitResponse(Message):
 
     class TxnOffsetCommitResponseTopic(Message):
         name: str
+        topic_id: bytes
         partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
-        def __new__(cls, name: str = ..., partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition | bytes] = ...) -> Self: ...
-        def _replace(self, *, name: str = ..., partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition | bytes] = ...) -> Self: ...
+        def __new__(cls, name: str = ..., topic_id: bytes = ..., partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., topic_id: bytes = ..., partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition | bytes] = ...) -> Self: ...
 
     throttle_time_ms: int
     topics: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
@@ -1415,8 +1432,9 @@ class DescribeLogDirsResponse(Message):
         topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic]
         total_bytes: int
         usable_bytes: int
-        def __new__(cls, error_code: int = ..., log_dir: str = ..., topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic | bytes] = ..., total_bytes: int = ..., usable_bytes: int = ...) -> Self: ...
-        def _replace(self, *, error_code: int = ..., log_dir: str = ..., topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic | bytes] = ..., total_bytes: int = ..., usable_bytes: int = ...) -> Self: ...
+        is_cordoned: bool
+        def __new__(cls, error_code: int = ..., log_dir: str = ..., topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic | bytes] = ..., total_bytes: int = ..., usable_bytes: int = ..., is_cordoned: bool = ...) -> Self: ...
+        def _replace(self, *, error_code: int = ..., log_dir: str = ..., topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic | bytes] = ..., total_bytes: int = ..., usable_bytes: int = ..., is_cordoned: bool = ...) -> Self: ...
 
     throttle_time_ms: int
     error_code: int
@@ -1571,8 +1589,9 @@ class DeleteGroupsResponse(Message):
     class DeletableGroupResult(Message):
         group_id: str
         error_code: int
-        def __new__(cls, group_id: str = ..., error_code: int = ...) -> Self: ...
-        def _replace(self, *, group_id: str = ..., error_code: int = ...) -> Self: ...
+        error_message: str | None
+        def __new__(cls, group_id: str = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+        def _replace(self, *, group_id: str = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
 
     throttle_time_ms: int
     results: Sequence[DeleteGroupsResponse.DeletableGroupResult]
@@ -1660,9 +1679,10 @@ class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResp
         def _replace(self, *, name: str = ..., partitions: Sequence[AlterPartitionReassignmentsRequest.ReassignablePartition | bytes] = ...) -> Self: ...
 
     timeout_ms: int
+    allow_replication_factor_change: bool
     topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic]
-    def __new__(cls, timeout_ms: int = ..., topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic | bytes] = ...) -> Self: ...
-    def _replace(self, *, timeout_ms: int = ..., topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic | bytes] = ...) -> Self: ...
+    def __new__(cls, timeout_ms: int = ..., allow_replication_factor_change: bool = ..., topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic | bytes] = ...) -> Self: ...
+    def _replace(self, *, timeout_ms: int = ..., allow_replication_factor_change: bool = ..., topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic | bytes] = ...) -> Self: ...
 
 class AlterPartitionReassignmentsResponse(Message):
     class ReassignablePartitionResponse(Message):
@@ -1679,11 +1699,12 @@ class AlterPartitionReassignmentsResponse(Message):
         def _replace(self, *, name: str = ..., partitions: Sequence[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse | bytes] = ...) -> Self: ...
 
     throttle_time_ms: int
+    allow_replication_factor_change: bool
     error_code: int
     error_message: str | None
     responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse]
-    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse | bytes] = ...) -> Self: ...
-    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse | bytes] = ...) -> Self: ...
+    def __new__(cls, throttle_time_ms: int = ..., allow_replication_factor_change: bool = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., allow_replication_factor_change: bool = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse | bytes] = ...) -> Self: ...
 
 class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
     class ListPartitionReassignmentsTopics(Message):
@@ -1904,6 +1925,70 @@ class AlterUserScramCredentialsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., results: Sequence[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., results: Sequence[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult | bytes] = ...) -> Self: ...
 
+class DescribeQuorumRequest(Request[DescribeQuorumResponse]):
+    class PartitionData(Message):
+        partition_index: int
+        def __new__(cls, partition_index: int = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ...) -> Self: ...
+
+    class TopicData(Message):
+        topic_name: str
+        partitions: Sequence[DescribeQuorumRequest.PartitionData]
+        def __new__(cls, topic_name: str = ..., partitions: Sequence[DescribeQuorumRequest.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., partitions: Sequence[DescribeQuorumRequest.PartitionData | bytes] = ...) -> Self: ...
+
+    topics: Sequence[DescribeQuorumRequest.TopicData]
+    def __new__(cls, topics: Sequence[DescribeQuorumRequest.TopicData | bytes] = ...) -> Self: ...
+    def _replace(self, *, topics: Sequence[DescribeQuorumRequest.TopicData | bytes] = ...) -> Self: ...
+
+class DescribeQuorumResponse(Message):
+    class ReplicaState(Message):
+        replica_id: int
+        replica_directory_id: bytes
+        log_end_offset: int
+        last_fetch_timestamp: int
+        last_caught_up_timestamp: int
+        def __new__(cls, replica_id: int = ..., replica_directory_id: bytes = ..., log_end_offset: int = ..., last_fetch_timestamp: int = ..., last_caught_up_timestamp: int = ...) -> Self: ...
+        def _replace(self, *, replica_id: int = ..., replica_directory_id: bytes = ..., log_end_offset: int = ..., last_fetch_timestamp: int = ..., last_caught_up_timestamp: int = ...) -> Self: ...
+
+    class PartitionData(Message):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        leader_id: int
+        leader_epoch: int
+        high_watermark: int
+        current_voters: Sequence[DescribeQuorumResponse.ReplicaState]
+        observers: Sequence[DescribeQuorumResponse.ReplicaState]
+        def __new__(cls, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., leader_id: int = ..., leader_epoch: int = ..., high_watermark: int = ..., current_voters: Sequence[DescribeQuorumResponse.ReplicaState | bytes] = ..., observers: Sequence[DescribeQuorumResponse.ReplicaState | bytes] = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., leader_id: int = ..., leader_epoch: int = ..., high_watermark: int = ..., current_voters: Sequence[DescribeQuorumResponse.ReplicaState | bytes] = ..., observers: Sequence[DescribeQuorumResponse.ReplicaState | bytes] = ...) -> Self: ...
+
+    class TopicData(Message):
+        topic_name: str
+        partitions: Sequence[DescribeQuorumResponse.PartitionData]
+        def __new__(cls, topic_name: str = ..., partitions: Sequence[DescribeQuorumResponse.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., partitions: Sequence[DescribeQuorumResponse.PartitionData | bytes] = ...) -> Self: ...
+
+    class Listener(Message):
+        name: str
+        host: str
+        port: int
+        def __new__(cls, name: str = ..., host: str = ..., port: int = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., host: str = ..., port: int = ...) -> Self: ...
+
+    class Node(Message):
+        node_id: int
+        listeners: Sequence[DescribeQuorumResponse.Listener]
+        def __new__(cls, node_id: int = ..., listeners: Sequence[DescribeQuorumResponse.Listener | bytes] = ...) -> Self: ...
+        def _replace(self, *, node_id: int = ..., listeners: Sequence[DescribeQuorumResponse.Listener | bytes] = ...) -> Self: ...
+
+    error_code: int
+    error_message: str | None
+    topics: Sequence[DescribeQuorumResponse.TopicData]
+    nodes: Sequence[DescribeQuorumResponse.Node]
+    def __new__(cls, error_code: int = ..., error_message: str | None = ..., topics: Sequence[DescribeQuorumResponse.TopicData | bytes] = ..., nodes: Sequence[DescribeQuorumResponse.Node | bytes] = ...) -> Self: ...
+    def _replace(self, *, error_code: int = ..., error_message: str | None = ..., topics: Sequence[DescribeQuorumResponse.TopicData | bytes] = ..., nodes: Sequence[DescribeQuorumResponse.Node | bytes] = ...) -> Self: ...
+
 class AlterPartitionRequest(Request[AlterPartitionResponse]):
     class BrokerState(Message):
         broker_id: int
@@ -2005,8 +2090,9 @@ class EnvelopeResponse(Message):
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
     include_cluster_authorized_operations: bool
     endpoint_type: int
-    def __new__(cls, include_cluster_authorized_operations: bool = ..., endpoint_type: int = ...) -> Self: ...
-    def _replace(self, *, include_cluster_authorized_operations: bool = ..., endpoint_type: int = ...) -> Self: ...
+    include_fenced_brokers: bool
+    def __new__(cls, include_cluster_authorized_operations: bool = ..., endpoint_type: int = ..., include_fenced_brokers: bool = ...) -> Self: ...
+    def _replace(self, *, include_cluster_authorized_operations: bool = ..., endpoint_type: int = ..., include_fenced_brokers: bool = ...) -> Self: ...
 
 class DescribeClusterResponse(Message):
     class DescribeClusterBroker(Message):
@@ -2014,8 +2100,9 @@ class DescribeClusterResponse(Message):
         host: str
         port: int
         rack: str | None
-        def __new__(cls, broker_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> Self: ...
-        def _replace(self, *, broker_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> Self: ...
+        is_fenced: bool
+        def __new__(cls, broker_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ..., is_fenced: bool = ...) -> Self: ...
+        def _replace(self, *, broker_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ..., is_fenced: bool = ...) -> Self: ...
 
     throttle_time_ms: int
     error_code: int
@@ -2069,6 +2156,18 @@ class DescribeProducersResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[DescribeProducersResponse.TopicResponse | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[DescribeProducersResponse.TopicResponse | bytes] = ...) -> Self: ...
 
+class UnregisterBrokerRequest(Request[UnregisterBrokerResponse]):
+    broker_id: int
+    def __new__(cls, broker_id: int = ...) -> Self: ...
+    def _replace(self, *, broker_id: int = ...) -> Self: ...
+
+class UnregisterBrokerResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
 class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
     transactional_ids: Sequence[str]
     def __new__(cls, transactional_ids: Sequence[str] = ...) -> Self: ...
@@ -2102,8 +2201,9 @@ class ListTransactionsRequest(Request[ListTransactionsResponse]):
     state_filters: Sequence[str]
     producer_id_filters: Sequence[int]
     duration_filter: int
-    def __new__(cls, state_filters: Sequence[str] = ..., producer_id_filters: Sequence[int] = ..., duration_filter: int = ...) -> Self: ...
-    def _replace(self, *, state_filters: Sequence[str] = ..., producer_id_filters: Sequence[int] = ..., duration_filter: int = ...) -> Self: ...
+    transactional_id_pattern: str | None
+    def __new__(cls, state_filters: Sequence[str] = ..., producer_id_filters: Sequence[int] = ..., duration_filter: int = ..., transactional_id_pattern: str | None = ...) -> Self: ...
+    def _replace(self, *, state_filters: Sequence[str] = ..., producer_id_filters: Sequence[int] = ..., duration_filter: int = ..., transactional_id_pattern: str | None = ...) -> Self: ...
 
 class ListTransactionsResponse(Message):
     class TransactionState(Message):
@@ -2148,10 +2248,11 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     rack_id: str | None
     rebalance_timeout_ms: int
     subscribed_topic_names: Sequence[str] | None
+    subscribed_topic_regex: str | None
     server_assignor: str | None
     topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None
-    def __new__(cls, group_id: str = ..., member_id: str = ..., member_epoch: int = ..., instance_id: str | None = ..., rack_id: str | None = ..., rebalance_timeout_ms: int = ..., subscribed_topic_names: Sequence[str] | None = ..., server_assignor: str | None = ..., topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions | bytes] | None = ...) -> Self: ...
-    def _replace(self, *, group_id: str = ..., member_id: str = ..., member_epoch: int = ..., instance_id: str | None = ..., rack_id: str | None = ..., rebalance_timeout_ms: int = ..., subscribed_topic_names: Sequence[str] | None = ..., server_assignor: str | None = ..., topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions | bytes] | None = ...) -> Self: ...
+    def __new__(cls, group_id: str = ..., member_id: str = ..., member_epoch: int = ..., instance_id: str | None = ..., rack_id: str | None = ..., rebalance_timeout_ms: int = ..., subscribed_topic_names: Sequence[str] | None = ..., subscribed_topic_regex: str | None = ..., server_assignor: str | None = ..., topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions | bytes] | None = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., member_id: str = ..., member_epoch: int = ..., instance_id: str | None = ..., rack_id: str | None = ..., rebalance_timeout_ms: int = ..., subscribed_topic_names: Sequence[str] | None = ..., subscribed_topic_regex: str | None = ..., server_assignor: str | None = ..., topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions | bytes] | None = ...) -> Self: ...
 
 class ConsumerGroupHeartbeatResponse(Message):
     class TopicPartitions(Message):
@@ -2205,8 +2306,9 @@ class ConsumerGroupDescribeResponse(Message):
         subscribed_topic_regex: str | None
         assignment: ConsumerGroupDescribeResponse.Assignment
         target_assignment: ConsumerGroupDescribeResponse.Assignment
-        def __new__(cls, member_id: str = ..., instance_id: str | None = ..., rack_id: str | None = ..., member_epoch: int = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: Sequence[str] = ..., subscribed_topic_regex: str | None = ..., assignment: ConsumerGroupDescribeResponse.Assignment = ..., target_assignment: ConsumerGroupDescribeResponse.Assignment = ...) -> Self: ...
-        def _replace(self, *, member_id: str = ..., instance_id: str | None = ..., rack_id: str | None = ..., member_epoch: int = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: Sequence[str] = ..., subscribed_topic_regex: str | None = ..., assignment: ConsumerGroupDescribeResponse.Assignment = ..., target_assignment: ConsumerGroupDescribeResponse.Assignment = ...) -> Self: ...
+        member_type: int
+        def __new__(cls, member_id: str = ..., instance_id: str | None = ..., rack_id: str | None = ..., member_epoch: int = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: Sequence[str] = ..., subscribed_topic_regex: str | None = ..., assignment: ConsumerGroupDescribeResponse.Assignment = ..., target_assignment: ConsumerGroupDescribeResponse.Assignment = ..., member_type: int = ...) -> Self: ...
+        def _replace(self, *, member_id: str = ..., instance_id: str | None = ..., rack_id: str | None = ..., member_epoch: int = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: Sequence[str] = ..., subscribed_topic_regex: str | None = ..., assignment: ConsumerGroupDescribeResponse.Assignment = ..., target_assignment: ConsumerGroupDescribeResponse.Assignment = ..., member_type: int = ...) -> Self: ...
 
     class DescribedGroup(Message):
         error_code: int
@@ -2225,6 +2327,1021 @@ class ConsumerGroupDescribeResponse(Message):
     groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup]
     def __new__(cls, throttle_time_ms: int = ..., groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup | bytes] = ...) -> Self: ...
+
+class GetTelemetrySubscriptionsRequest(Request[GetTelemetrySubscriptionsResponse]):
+    client_instance_id: bytes
+    def __new__(cls, client_instance_id: bytes = ...) -> Self: ...
+    def _replace(self, *, client_instance_id: bytes = ...) -> Self: ...
+
+class GetTelemetrySubscriptionsResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    client_instance_id: bytes
+    subscription_id: int
+    accepted_compression_types: Sequence[int]
+    push_interval_ms: int
+    telemetry_max_bytes: int
+    delta_temporality: bool
+    requested_metrics: Sequence[str]
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., client_instance_id: bytes = ..., subscription_id: int = ..., accepted_compression_types: Sequence[int] = ..., push_interval_ms: int = ..., telemetry_max_bytes: int = ..., delta_temporality: bool = ..., requested_metrics: Sequence[str] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., client_instance_id: bytes = ..., subscription_id: int = ..., accepted_compression_types: Sequence[int] = ..., push_interval_ms: int = ..., telemetry_max_bytes: int = ..., delta_temporality: bool = ..., requested_metrics: Sequence[str] = ...) -> Self: ...
+
+class PushTelemetryRequest(Request[PushTelemetryResponse]):
+    client_instance_id: bytes
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: bytes
+    def __new__(cls, client_instance_id: bytes = ..., subscription_id: int = ..., terminating: bool = ..., compression_type: int = ..., metrics: bytes = ...) -> Self: ...
+    def _replace(self, *, client_instance_id: bytes = ..., subscription_id: int = ..., terminating: bool = ..., compression_type: int = ..., metrics: bytes = ...) -> Self: ...
+
+class PushTelemetryResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
+
+class ListConfigResourcesRequest(Request[ListConfigResourcesResponse]):
+    resource_types: Sequence[int]
+    def __new__(cls, resource_types: Sequence[int] = ...) -> Self: ...
+    def _replace(self, *, resource_types: Sequence[int] = ...) -> Self: ...
+
+class ListConfigResourcesResponse(Message):
+    class ConfigResource(Message):
+        resource_name: str
+        resource_type: int
+        def __new__(cls, resource_name: str = ..., resource_type: int = ...) -> Self: ...
+        def _replace(self, *, resource_name: str = ..., resource_type: int = ...) -> Self: ...
+
+    throttle_time_ms: int
+    error_code: int
+    config_resources: Sequence[ListConfigResourcesResponse.ConfigResource]
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., config_resources: Sequence[ListConfigResourcesResponse.ConfigResource | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., config_resources: Sequence[ListConfigResourcesResponse.ConfigResource | bytes] = ...) -> Self: ...
+
+class DescribeTopicPartitionsRequest(Request[DescribeTopicPartitionsResponse]):
+    class TopicRequest(Message):
+        name: str
+        def __new__(cls, name: str = ...) -> Self: ...
+        def _replace(self, *, name: str = ...) -> Self: ...
+
+    class Cursor(Message):
+        topic_name: str
+        partition_index: int
+        def __new__(cls, topic_name: str = ..., partition_index: int = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., partition_index: int = ...) -> Self: ...
+
+    topics: Sequence[DescribeTopicPartitionsRequest.TopicRequest]
+    response_partition_limit: int
+    cursor: DescribeTopicPartitionsRequest.Cursor | None
+    def __new__(cls, topics: Sequence[DescribeTopicPartitionsRequest.TopicRequest | bytes] = ..., response_partition_limit: int = ..., cursor: DescribeTopicPartitionsRequest.Cursor | None = ...) -> Self: ...
+    def _replace(self, *, topics: Sequence[DescribeTopicPartitionsRequest.TopicRequest | bytes] = ..., response_partition_limit: int = ..., cursor: DescribeTopicPartitionsRequest.Cursor | None = ...) -> Self: ...
+
+class DescribeTopicPartitionsResponse(Message):
+    class DescribeTopicPartitionsResponsePartition(Message):
+        error_code: int
+        partition_index: int
+        leader_id: int
+        leader_epoch: int
+        replica_nodes: Sequence[int]
+        isr_nodes: Sequence[int]
+        eligible_leader_replicas: Sequence[int] | None
+        last_known_elr: Sequence[int] | None
+        offline_replicas: Sequence[int]
+        def __new__(cls, error_code: int = ..., partition_index: int = ..., leader_id: int = ..., leader_epoch: int = ..., replica_nodes: Sequence[int] = ..., isr_nodes: Sequence[int] = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ..., offline_replicas: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, error_code: int = ..., partition_index: int = ..., leader_id: int = ..., leader_epoch: int = ..., replica_nodes: Sequence[int] = ..., isr_nodes: Sequence[int] = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ..., offline_replicas: Sequence[int] = ...) -> Self: ...
+
+    class DescribeTopicPartitionsResponseTopic(Message):
+        error_code: int
+        name: str | None
+        topic_id: bytes
+        is_internal: bool
+        partitions: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition]
+        topic_authorized_operations: int
+        def __new__(cls, error_code: int = ..., name: str | None = ..., topic_id: bytes = ..., is_internal: bool = ..., partitions: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition | bytes] = ..., topic_authorized_operations: int = ...) -> Self: ...
+        def _replace(self, *, error_code: int = ..., name: str | None = ..., topic_id: bytes = ..., is_internal: bool = ..., partitions: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition | bytes] = ..., topic_authorized_operations: int = ...) -> Self: ...
+
+    class Cursor(Message):
+        topic_name: str
+        partition_index: int
+        def __new__(cls, topic_name: str = ..., partition_index: int = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., partition_index: int = ...) -> Self: ...
+
+    throttle_time_ms: int
+    topics: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]
+    next_cursor: DescribeTopicPartitionsResponse.Cursor | None
+    def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic | bytes] = ..., next_cursor: DescribeTopicPartitionsResponse.Cursor | None = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic | bytes] = ..., next_cursor: DescribeTopicPartitionsResponse.Cursor | None = ...) -> Self: ...
+
+class ShareGroupHeartbeatRequest(Request[ShareGroupHeartbeatResponse]):
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    subscribed_topic_names: Sequence[str] | None
+    def __new__(cls, group_id: str = ..., member_id: str = ..., member_epoch: int = ..., rack_id: str | None = ..., subscribed_topic_names: Sequence[str] | None = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., member_id: str = ..., member_epoch: int = ..., rack_id: str | None = ..., subscribed_topic_names: Sequence[str] | None = ...) -> Self: ...
+
+class ShareGroupHeartbeatResponse(Message):
+    class TopicPartitions(Message):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[int] = ...) -> Self: ...
+
+    class Assignment(Message):
+        topic_partitions: Sequence[ShareGroupHeartbeatResponse.TopicPartitions]
+        def __new__(cls, topic_partitions: Sequence[ShareGroupHeartbeatResponse.TopicPartitions | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_partitions: Sequence[ShareGroupHeartbeatResponse.TopicPartitions | bytes] = ...) -> Self: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str | None
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: ShareGroupHeartbeatResponse.Assignment | None
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., member_id: str | None = ..., member_epoch: int = ..., heartbeat_interval_ms: int = ..., assignment: ShareGroupHeartbeatResponse.Assignment | None = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., member_id: str | None = ..., member_epoch: int = ..., heartbeat_interval_ms: int = ..., assignment: ShareGroupHeartbeatResponse.Assignment | None = ...) -> Self: ...
+
+class ShareGroupDescribeRequest(Request[ShareGroupDescribeResponse]):
+    group_ids: Sequence[str]
+    include_authorized_operations: bool
+    def __new__(cls, group_ids: Sequence[str] = ..., include_authorized_operations: bool = ...) -> Self: ...
+    def _replace(self, *, group_ids: Sequence[str] = ..., include_authorized_operations: bool = ...) -> Self: ...
+
+class ShareGroupDescribeResponse(Message):
+    class TopicPartitions(Message):
+        topic_id: bytes
+        topic_name: str
+        partitions: Sequence[int]
+        def __new__(cls, topic_id: bytes = ..., topic_name: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., topic_name: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+
+    class Assignment(Message):
+        topic_partitions: Sequence[ShareGroupDescribeResponse.TopicPartitions]
+        def __new__(cls, topic_partitions: Sequence[ShareGroupDescribeResponse.TopicPartitions | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_partitions: Sequence[ShareGroupDescribeResponse.TopicPartitions | bytes] = ...) -> Self: ...
+
+    class Member(Message):
+        member_id: str
+        rack_id: str | None
+        member_epoch: int
+        client_id: str
+        client_host: str
+        subscribed_topic_names: Sequence[str]
+        assignment: ShareGroupDescribeResponse.Assignment
+        def __new__(cls, member_id: str = ..., rack_id: str | None = ..., member_epoch: int = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: Sequence[str] = ..., assignment: ShareGroupDescribeResponse.Assignment = ...) -> Self: ...
+        def _replace(self, *, member_id: str = ..., rack_id: str | None = ..., member_epoch: int = ..., client_id: str = ..., client_host: str = ..., subscribed_topic_names: Sequence[str] = ..., assignment: ShareGroupDescribeResponse.Assignment = ...) -> Self: ...
+
+    class DescribedGroup(Message):
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        group_epoch: int
+        assignment_epoch: int
+        assignor_name: str
+        members: Sequence[ShareGroupDescribeResponse.Member]
+        authorized_operations: int
+        def __new__(cls, error_code: int = ..., error_message: str | None = ..., group_id: str = ..., group_state: str = ..., group_epoch: int = ..., assignment_epoch: int = ..., assignor_name: str = ..., members: Sequence[ShareGroupDescribeResponse.Member | bytes] = ..., authorized_operations: int = ...) -> Self: ...
+        def _replace(self, *, error_code: int = ..., error_message: str | None = ..., group_id: str = ..., group_state: str = ..., group_epoch: int = ..., assignment_epoch: int = ..., assignor_name: str = ..., members: Sequence[ShareGroupDescribeResponse.Member | bytes] = ..., authorized_operations: int = ...) -> Self: ...
+
+    throttle_time_ms: int
+    groups: Sequence[ShareGroupDescribeResponse.DescribedGroup]
+    def __new__(cls, throttle_time_ms: int = ..., groups: Sequence[ShareGroupDescribeResponse.DescribedGroup | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., groups: Sequence[ShareGroupDescribeResponse.DescribedGroup | bytes] = ...) -> Self: ...
+
+class ShareFetchRequest(Request[ShareFetchResponse]):
+    class AcknowledgementBatch(Message):
+        first_offset: int
+        last_offset: int
+        acknowledge_types: Sequence[int]
+        def __new__(cls, first_offset: int = ..., last_offset: int = ..., acknowledge_types: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, first_offset: int = ..., last_offset: int = ..., acknowledge_types: Sequence[int] = ...) -> Self: ...
+
+    class FetchPartition(Message):
+        partition_index: int
+        acknowledgement_batches: Sequence[ShareFetchRequest.AcknowledgementBatch]
+        def __new__(cls, partition_index: int = ..., acknowledgement_batches: Sequence[ShareFetchRequest.AcknowledgementBatch | bytes] = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ..., acknowledgement_batches: Sequence[ShareFetchRequest.AcknowledgementBatch | bytes] = ...) -> Self: ...
+
+    class FetchTopic(Message):
+        topic_id: bytes
+        partitions: Sequence[ShareFetchRequest.FetchPartition]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[ShareFetchRequest.FetchPartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[ShareFetchRequest.FetchPartition | bytes] = ...) -> Self: ...
+
+    class ForgottenTopic(Message):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[int] = ...) -> Self: ...
+
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    share_acquire_mode: int
+    is_renew_ack: bool
+    topics: Sequence[ShareFetchRequest.FetchTopic]
+    forgotten_topics_data: Sequence[ShareFetchRequest.ForgottenTopic]
+    def __new__(cls, group_id: str | None = ..., member_id: str | None = ..., share_session_epoch: int = ..., max_wait_ms: int = ..., min_bytes: int = ..., max_bytes: int = ..., max_records: int = ..., batch_size: int = ..., share_acquire_mode: int = ..., is_renew_ack: bool = ..., topics: Sequence[ShareFetchRequest.FetchTopic | bytes] = ..., forgotten_topics_data: Sequence[ShareFetchRequest.ForgottenTopic | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str | None = ..., member_id: str | None = ..., share_session_epoch: int = ..., max_wait_ms: int = ..., min_bytes: int = ..., max_bytes: int = ..., max_records: int = ..., batch_size: int = ..., share_acquire_mode: int = ..., is_renew_ack: bool = ..., topics: Sequence[ShareFetchRequest.FetchTopic | bytes] = ..., forgotten_topics_data: Sequence[ShareFetchRequest.ForgottenTopic | bytes] = ...) -> Self: ...
+
+class ShareFetchResponse(Message):
+    class LeaderIdAndEpoch(Message):
+        leader_id: int
+        leader_epoch: int
+        def __new__(cls, leader_id: int = ..., leader_epoch: int = ...) -> Self: ...
+        def _replace(self, *, leader_id: int = ..., leader_epoch: int = ...) -> Self: ...
+
+    class AcquiredRecords(Message):
+        first_offset: int
+        last_offset: int
+        delivery_count: int
+        def __new__(cls, first_offset: int = ..., last_offset: int = ..., delivery_count: int = ...) -> Self: ...
+        def _replace(self, *, first_offset: int = ..., last_offset: int = ..., delivery_count: int = ...) -> Self: ...
+
+    class PartitionData(Message):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        acknowledge_error_code: int
+        acknowledge_error_message: str | None
+        current_leader: ShareFetchResponse.LeaderIdAndEpoch
+        records: bytes | memoryview | None
+        acquired_records: Sequence[ShareFetchResponse.AcquiredRecords]
+        def __new__(cls, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., acknowledge_error_code: int = ..., acknowledge_error_message: str | None = ..., current_leader: ShareFetchResponse.LeaderIdAndEpoch = ..., records: bytes | memoryview | None = ..., acquired_records: Sequence[ShareFetchResponse.AcquiredRecords | bytes] = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., acknowledge_error_code: int = ..., acknowledge_error_message: str | None = ..., current_leader: ShareFetchResponse.LeaderIdAndEpoch = ..., records: bytes | memoryview | None = ..., acquired_records: Sequence[ShareFetchResponse.AcquiredRecords | bytes] = ...) -> Self: ...
+
+    class ShareFetchableTopicResponse(Message):
+        topic_id: bytes
+        partitions: Sequence[ShareFetchResponse.PartitionData]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[ShareFetchResponse.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[ShareFetchResponse.PartitionData | bytes] = ...) -> Self: ...
+
+    class NodeEndpoint(Message):
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __new__(cls, node_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> Self: ...
+        def _replace(self, *, node_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> Self: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: Sequence[ShareFetchResponse.ShareFetchableTopicResponse]
+    node_endpoints: Sequence[ShareFetchResponse.NodeEndpoint]
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., acquisition_lock_timeout_ms: int = ..., responses: Sequence[ShareFetchResponse.ShareFetchableTopicResponse | bytes] = ..., node_endpoints: Sequence[ShareFetchResponse.NodeEndpoint | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., acquisition_lock_timeout_ms: int = ..., responses: Sequence[ShareFetchResponse.ShareFetchableTopicResponse | bytes] = ..., node_endpoints: Sequence[ShareFetchResponse.NodeEndpoint | bytes] = ...) -> Self: ...
+
+class ShareAcknowledgeRequest(Request[ShareAcknowledgeResponse]):
+    class AcknowledgementBatch(Message):
+        first_offset: int
+        last_offset: int
+        acknowledge_types: Sequence[int]
+        def __new__(cls, first_offset: int = ..., last_offset: int = ..., acknowledge_types: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, first_offset: int = ..., last_offset: int = ..., acknowledge_types: Sequence[int] = ...) -> Self: ...
+
+    class AcknowledgePartition(Message):
+        partition_index: int
+        acknowledgement_batches: Sequence[ShareAcknowledgeRequest.AcknowledgementBatch]
+        def __new__(cls, partition_index: int = ..., acknowledgement_batches: Sequence[ShareAcknowledgeRequest.AcknowledgementBatch | bytes] = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ..., acknowledgement_batches: Sequence[ShareAcknowledgeRequest.AcknowledgementBatch | bytes] = ...) -> Self: ...
+
+    class AcknowledgeTopic(Message):
+        topic_id: bytes
+        partitions: Sequence[ShareAcknowledgeRequest.AcknowledgePartition]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[ShareAcknowledgeRequest.AcknowledgePartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[ShareAcknowledgeRequest.AcknowledgePartition | bytes] = ...) -> Self: ...
+
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    is_renew_ack: bool
+    topics: Sequence[ShareAcknowledgeRequest.AcknowledgeTopic]
+    def __new__(cls, group_id: str | None = ..., member_id: str | None = ..., share_session_epoch: int = ..., is_renew_ack: bool = ..., topics: Sequence[ShareAcknowledgeRequest.AcknowledgeTopic | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str | None = ..., member_id: str | None = ..., share_session_epoch: int = ..., is_renew_ack: bool = ..., topics: Sequence[ShareAcknowledgeRequest.AcknowledgeTopic | bytes] = ...) -> Self: ...
+
+class ShareAcknowledgeResponse(Message):
+    class LeaderIdAndEpoch(Message):
+        leader_id: int
+        leader_epoch: int
+        def __new__(cls, leader_id: int = ..., leader_epoch: int = ...) -> Self: ...
+        def _replace(self, *, leader_id: int = ..., leader_epoch: int = ...) -> Self: ...
+
+    class PartitionData(Message):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch
+        def __new__(cls, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ..., current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch = ...) -> Self: ...
+
+    class ShareAcknowledgeTopicResponse(Message):
+        topic_id: bytes
+        partitions: Sequence[ShareAcknowledgeResponse.PartitionData]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[ShareAcknowledgeResponse.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[ShareAcknowledgeResponse.PartitionData | bytes] = ...) -> Self: ...
+
+    class NodeEndpoint(Message):
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __new__(cls, node_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> Self: ...
+        def _replace(self, *, node_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> Self: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: Sequence[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse]
+    node_endpoints: Sequence[ShareAcknowledgeResponse.NodeEndpoint]
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., acquisition_lock_timeout_ms: int = ..., responses: Sequence[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse | bytes] = ..., node_endpoints: Sequence[ShareAcknowledgeResponse.NodeEndpoint | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., acquisition_lock_timeout_ms: int = ..., responses: Sequence[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse | bytes] = ..., node_endpoints: Sequence[ShareAcknowledgeResponse.NodeEndpoint | bytes] = ...) -> Self: ...
+
+class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
+    class Listener(Message):
+        name: str
+        host: str
+        port: int
+        def __new__(cls, name: str = ..., host: str = ..., port: int = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., host: str = ..., port: int = ...) -> Self: ...
+
+    cluster_id: str | None
+    timeout_ms: int
+    voter_id: int
+    voter_directory_id: bytes
+    listeners: Sequence[AddRaftVoterRequest.Listener]
+    ack_when_committed: bool
+    def __new__(cls, cluster_id: str | None = ..., timeout_ms: int = ..., voter_id: int = ..., voter_directory_id: bytes = ..., listeners: Sequence[AddRaftVoterRequest.Listener | bytes] = ..., ack_when_committed: bool = ...) -> Self: ...
+    def _replace(self, *, cluster_id: str | None = ..., timeout_ms: int = ..., voter_id: int = ..., voter_directory_id: bytes = ..., listeners: Sequence[AddRaftVoterRequest.Listener | bytes] = ..., ack_when_committed: bool = ...) -> Self: ...
+
+class AddRaftVoterResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+class RemoveRaftVoterRequest(Request[RemoveRaftVoterResponse]):
+    cluster_id: str | None
+    voter_id: int
+    voter_directory_id: bytes
+    def __new__(cls, cluster_id: str | None = ..., voter_id: int = ..., voter_directory_id: bytes = ...) -> Self: ...
+    def _replace(self, *, cluster_id: str | None = ..., voter_id: int = ..., voter_directory_id: bytes = ...) -> Self: ...
+
+class RemoveRaftVoterResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+class InitializeShareGroupStateRequest(Request[InitializeShareGroupStateResponse]):
+    class PartitionData(Message):
+        partition: int
+        state_epoch: int
+        start_offset: int
+        def __new__(cls, partition: int = ..., state_epoch: int = ..., start_offset: int = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., state_epoch: int = ..., start_offset: int = ...) -> Self: ...
+
+    class InitializeStateData(Message):
+        topic_id: bytes
+        partitions: Sequence[InitializeShareGroupStateRequest.PartitionData]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[InitializeShareGroupStateRequest.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[InitializeShareGroupStateRequest.PartitionData | bytes] = ...) -> Self: ...
+
+    group_id: str
+    topics: Sequence[InitializeShareGroupStateRequest.InitializeStateData]
+    def __new__(cls, group_id: str = ..., topics: Sequence[InitializeShareGroupStateRequest.InitializeStateData | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., topics: Sequence[InitializeShareGroupStateRequest.InitializeStateData | bytes] = ...) -> Self: ...
+
+class InitializeShareGroupStateResponse(Message):
+    class PartitionResult(Message):
+        partition: int
+        error_code: int
+        error_message: str | None
+        def __new__(cls, partition: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+    class InitializeStateResult(Message):
+        topic_id: bytes
+        partitions: Sequence[InitializeShareGroupStateResponse.PartitionResult]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[InitializeShareGroupStateResponse.PartitionResult | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[InitializeShareGroupStateResponse.PartitionResult | bytes] = ...) -> Self: ...
+
+    results: Sequence[InitializeShareGroupStateResponse.InitializeStateResult]
+    def __new__(cls, results: Sequence[InitializeShareGroupStateResponse.InitializeStateResult | bytes] = ...) -> Self: ...
+    def _replace(self, *, results: Sequence[InitializeShareGroupStateResponse.InitializeStateResult | bytes] = ...) -> Self: ...
+
+class ReadShareGroupStateRequest(Request[ReadShareGroupStateResponse]):
+    class PartitionData(Message):
+        partition: int
+        leader_epoch: int
+        def __new__(cls, partition: int = ..., leader_epoch: int = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., leader_epoch: int = ...) -> Self: ...
+
+    class ReadStateData(Message):
+        topic_id: bytes
+        partitions: Sequence[ReadShareGroupStateRequest.PartitionData]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[ReadShareGroupStateRequest.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[ReadShareGroupStateRequest.PartitionData | bytes] = ...) -> Self: ...
+
+    group_id: str
+    topics: Sequence[ReadShareGroupStateRequest.ReadStateData]
+    def __new__(cls, group_id: str = ..., topics: Sequence[ReadShareGroupStateRequest.ReadStateData | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., topics: Sequence[ReadShareGroupStateRequest.ReadStateData | bytes] = ...) -> Self: ...
+
+class ReadShareGroupStateResponse(Message):
+    class StateBatch(Message):
+        first_offset: int
+        last_offset: int
+        delivery_state: int
+        delivery_count: int
+        def __new__(cls, first_offset: int = ..., last_offset: int = ..., delivery_state: int = ..., delivery_count: int = ...) -> Self: ...
+        def _replace(self, *, first_offset: int = ..., last_offset: int = ..., delivery_state: int = ..., delivery_count: int = ...) -> Self: ...
+
+    class PartitionResult(Message):
+        partition: int
+        error_code: int
+        error_message: str | None
+        state_epoch: int
+        start_offset: int
+        state_batches: Sequence[ReadShareGroupStateResponse.StateBatch]
+        def __new__(cls, partition: int = ..., error_code: int = ..., error_message: str | None = ..., state_epoch: int = ..., start_offset: int = ..., state_batches: Sequence[ReadShareGroupStateResponse.StateBatch | bytes] = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., error_code: int = ..., error_message: str | None = ..., state_epoch: int = ..., start_offset: int = ..., state_batches: Sequence[ReadShareGroupStateResponse.StateBatch | bytes] = ...) -> Self: ...
+
+    class ReadStateResult(Message):
+        topic_id: bytes
+        partitions: Sequence[ReadShareGroupStateResponse.PartitionResult]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[ReadShareGroupStateResponse.PartitionResult | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[ReadShareGroupStateResponse.PartitionResult | bytes] = ...) -> Self: ...
+
+    results: Sequence[ReadShareGroupStateResponse.ReadStateResult]
+    def __new__(cls, results: Sequence[ReadShareGroupStateResponse.ReadStateResult | bytes] = ...) -> Self: ...
+    def _replace(self, *, results: Sequence[ReadShareGroupStateResponse.ReadStateResult | bytes] = ...) -> Self: ...
+
+class WriteShareGroupStateRequest(Request[WriteShareGroupStateResponse]):
+    class StateBatch(Message):
+        first_offset: int
+        last_offset: int
+        delivery_state: int
+        delivery_count: int
+        def __new__(cls, first_offset: int = ..., last_offset: int = ..., delivery_state: int = ..., delivery_count: int = ...) -> Self: ...
+        def _replace(self, *, first_offset: int = ..., last_offset: int = ..., delivery_state: int = ..., delivery_count: int = ...) -> Self: ...
+
+    class PartitionData(Message):
+        partition: int
+        state_epoch: int
+        leader_epoch: int
+        start_offset: int
+        delivery_complete_count: int
+        state_batches: Sequence[WriteShareGroupStateRequest.StateBatch]
+        def __new__(cls, partition: int = ..., state_epoch: int = ..., leader_epoch: int = ..., start_offset: int = ..., delivery_complete_count: int = ..., state_batches: Sequence[WriteShareGroupStateRequest.StateBatch | bytes] = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., state_epoch: int = ..., leader_epoch: int = ..., start_offset: int = ..., delivery_complete_count: int = ..., state_batches: Sequence[WriteShareGroupStateRequest.StateBatch | bytes] = ...) -> Self: ...
+
+    class WriteStateData(Message):
+        topic_id: bytes
+        partitions: Sequence[WriteShareGroupStateRequest.PartitionData]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[WriteShareGroupStateRequest.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[WriteShareGroupStateRequest.PartitionData | bytes] = ...) -> Self: ...
+
+    group_id: str
+    topics: Sequence[WriteShareGroupStateRequest.WriteStateData]
+    def __new__(cls, group_id: str = ..., topics: Sequence[WriteShareGroupStateRequest.WriteStateData | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., topics: Sequence[WriteShareGroupStateRequest.WriteStateData | bytes] = ...) -> Self: ...
+
+class WriteShareGroupStateResponse(Message):
+    class PartitionResult(Message):
+        partition: int
+        error_code: int
+        error_message: str | None
+        def __new__(cls, partition: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+    class WriteStateResult(Message):
+        topic_id: bytes
+        partitions: Sequence[WriteShareGroupStateResponse.PartitionResult]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[WriteShareGroupStateResponse.PartitionResult | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[WriteShareGroupStateResponse.PartitionResult | bytes] = ...) -> Self: ...
+
+    results: Sequence[WriteShareGroupStateResponse.WriteStateResult]
+    def __new__(cls, results: Sequence[WriteShareGroupStateResponse.WriteStateResult | bytes] = ...) -> Self: ...
+    def _replace(self, *, results: Sequence[WriteShareGroupStateResponse.WriteStateResult | bytes] = ...) -> Self: ...
+
+class DeleteShareGroupStateRequest(Request[DeleteShareGroupStateResponse]):
+    class PartitionData(Message):
+        partition: int
+        def __new__(cls, partition: int = ...) -> Self: ...
+        def _replace(self, *, partition: int = ...) -> Self: ...
+
+    class DeleteStateData(Message):
+        topic_id: bytes
+        partitions: Sequence[DeleteShareGroupStateRequest.PartitionData]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[DeleteShareGroupStateRequest.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[DeleteShareGroupStateRequest.PartitionData | bytes] = ...) -> Self: ...
+
+    group_id: str
+    topics: Sequence[DeleteShareGroupStateRequest.DeleteStateData]
+    def __new__(cls, group_id: str = ..., topics: Sequence[DeleteShareGroupStateRequest.DeleteStateData | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., topics: Sequence[DeleteShareGroupStateRequest.DeleteStateData | bytes] = ...) -> Self: ...
+
+class DeleteShareGroupStateResponse(Message):
+    class PartitionResult(Message):
+        partition: int
+        error_code: int
+        error_message: str | None
+        def __new__(cls, partition: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+    class DeleteStateResult(Message):
+        topic_id: bytes
+        partitions: Sequence[DeleteShareGroupStateResponse.PartitionResult]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[DeleteShareGroupStateResponse.PartitionResult | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[DeleteShareGroupStateResponse.PartitionResult | bytes] = ...) -> Self: ...
+
+    results: Sequence[DeleteShareGroupStateResponse.DeleteStateResult]
+    def __new__(cls, results: Sequence[DeleteShareGroupStateResponse.DeleteStateResult | bytes] = ...) -> Self: ...
+    def _replace(self, *, results: Sequence[DeleteShareGroupStateResponse.DeleteStateResult | bytes] = ...) -> Self: ...
+
+class ReadShareGroupStateSummaryRequest(Request[ReadShareGroupStateSummaryResponse]):
+    class PartitionData(Message):
+        partition: int
+        leader_epoch: int
+        def __new__(cls, partition: int = ..., leader_epoch: int = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., leader_epoch: int = ...) -> Self: ...
+
+    class ReadStateSummaryData(Message):
+        topic_id: bytes
+        partitions: Sequence[ReadShareGroupStateSummaryRequest.PartitionData]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[ReadShareGroupStateSummaryRequest.PartitionData | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[ReadShareGroupStateSummaryRequest.PartitionData | bytes] = ...) -> Self: ...
+
+    group_id: str
+    topics: Sequence[ReadShareGroupStateSummaryRequest.ReadStateSummaryData]
+    def __new__(cls, group_id: str = ..., topics: Sequence[ReadShareGroupStateSummaryRequest.ReadStateSummaryData | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., topics: Sequence[ReadShareGroupStateSummaryRequest.ReadStateSummaryData | bytes] = ...) -> Self: ...
+
+class ReadShareGroupStateSummaryResponse(Message):
+    class PartitionResult(Message):
+        partition: int
+        error_code: int
+        error_message: str | None
+        state_epoch: int
+        leader_epoch: int
+        start_offset: int
+        delivery_complete_count: int
+        def __new__(cls, partition: int = ..., error_code: int = ..., error_message: str | None = ..., state_epoch: int = ..., leader_epoch: int = ..., start_offset: int = ..., delivery_complete_count: int = ...) -> Self: ...
+        def _replace(self, *, partition: int = ..., error_code: int = ..., error_message: str | None = ..., state_epoch: int = ..., leader_epoch: int = ..., start_offset: int = ..., delivery_complete_count: int = ...) -> Self: ...
+
+    class ReadStateSummaryResult(Message):
+        topic_id: bytes
+        partitions: Sequence[ReadShareGroupStateSummaryResponse.PartitionResult]
+        def __new__(cls, topic_id: bytes = ..., partitions: Sequence[ReadShareGroupStateSummaryResponse.PartitionResult | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_id: bytes = ..., partitions: Sequence[ReadShareGroupStateSummaryResponse.PartitionResult | bytes] = ...) -> Self: ...
+
+    results: Sequence[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult]
+    def __new__(cls, results: Sequence[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult | bytes] = ...) -> Self: ...
+    def _replace(self, *, results: Sequence[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult | bytes] = ...) -> Self: ...
+
+class StreamsGroupHeartbeatRequest(Request[StreamsGroupHeartbeatResponse]):
+    class KeyValue(Message):
+        key: str
+        value: str
+        def __new__(cls, key: str = ..., value: str = ...) -> Self: ...
+        def _replace(self, *, key: str = ..., value: str = ...) -> Self: ...
+
+    class TopicInfo(Message):
+        name: str
+        partitions: int
+        replication_factor: int
+        topic_configs: Sequence[StreamsGroupHeartbeatRequest.KeyValue]
+        def __new__(cls, name: str = ..., partitions: int = ..., replication_factor: int = ..., topic_configs: Sequence[StreamsGroupHeartbeatRequest.KeyValue | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., partitions: int = ..., replication_factor: int = ..., topic_configs: Sequence[StreamsGroupHeartbeatRequest.KeyValue | bytes] = ...) -> Self: ...
+
+    class CopartitionGroup(Message):
+        source_topics: Sequence[int]
+        source_topic_regex: Sequence[int]
+        repartition_source_topics: Sequence[int]
+        def __new__(cls, source_topics: Sequence[int] = ..., source_topic_regex: Sequence[int] = ..., repartition_source_topics: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, source_topics: Sequence[int] = ..., source_topic_regex: Sequence[int] = ..., repartition_source_topics: Sequence[int] = ...) -> Self: ...
+
+    class Subtopology(Message):
+        subtopology_id: str
+        source_topics: Sequence[str]
+        source_topic_regex: Sequence[str]
+        state_changelog_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo]
+        repartition_sink_topics: Sequence[str]
+        repartition_source_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo]
+        copartition_groups: Sequence[StreamsGroupHeartbeatRequest.CopartitionGroup]
+        def __new__(cls, subtopology_id: str = ..., source_topics: Sequence[str] = ..., source_topic_regex: Sequence[str] = ..., state_changelog_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo | bytes] = ..., repartition_sink_topics: Sequence[str] = ..., repartition_source_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo | bytes] = ..., copartition_groups: Sequence[StreamsGroupHeartbeatRequest.CopartitionGroup | bytes] = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., source_topics: Sequence[str] = ..., source_topic_regex: Sequence[str] = ..., state_changelog_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo | bytes] = ..., repartition_sink_topics: Sequence[str] = ..., repartition_source_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo | bytes] = ..., copartition_groups: Sequence[StreamsGroupHeartbeatRequest.CopartitionGroup | bytes] = ...) -> Self: ...
+
+    class Topology(Message):
+        epoch: int
+        subtopologies: Sequence[StreamsGroupHeartbeatRequest.Subtopology]
+        def __new__(cls, epoch: int = ..., subtopologies: Sequence[StreamsGroupHeartbeatRequest.Subtopology | bytes] = ...) -> Self: ...
+        def _replace(self, *, epoch: int = ..., subtopologies: Sequence[StreamsGroupHeartbeatRequest.Subtopology | bytes] = ...) -> Self: ...
+
+    class TaskIds(Message):
+        subtopology_id: str
+        partitions: Sequence[int]
+        def __new__(cls, subtopology_id: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+
+    class Endpoint(Message):
+        host: str
+        port: int
+        def __new__(cls, host: str = ..., port: int = ...) -> Self: ...
+        def _replace(self, *, host: str = ..., port: int = ...) -> Self: ...
+
+    class TaskOffset(Message):
+        subtopology_id: str
+        partition: int
+        offset: int
+        def __new__(cls, subtopology_id: str = ..., partition: int = ..., offset: int = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., partition: int = ..., offset: int = ...) -> Self: ...
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    endpoint_information_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    topology: StreamsGroupHeartbeatRequest.Topology | None
+    active_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None
+    standby_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None
+    warmup_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None
+    process_id: str | None
+    user_endpoint: StreamsGroupHeartbeatRequest.Endpoint | None
+    client_tags: Sequence[StreamsGroupHeartbeatRequest.KeyValue] | None
+    task_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset] | None
+    task_end_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset] | None
+    shutdown_application: bool
+    def __new__(cls, group_id: str = ..., member_id: str = ..., member_epoch: int = ..., endpoint_information_epoch: int = ..., instance_id: str | None = ..., rack_id: str | None = ..., rebalance_timeout_ms: int = ..., topology: StreamsGroupHeartbeatRequest.Topology | None = ..., active_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds | bytes] | None = ..., standby_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds | bytes] | None = ..., warmup_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds | bytes] | None = ..., process_id: str | None = ..., user_endpoint: StreamsGroupHeartbeatRequest.Endpoint | None = ..., client_tags: Sequence[StreamsGroupHeartbeatRequest.KeyValue | bytes] | None = ..., task_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset | bytes] | None = ..., task_end_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset | bytes] | None = ..., shutdown_application: bool = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., member_id: str = ..., member_epoch: int = ..., endpoint_information_epoch: int = ..., instance_id: str | None = ..., rack_id: str | None = ..., rebalance_timeout_ms: int = ..., topology: StreamsGroupHeartbeatRequest.Topology | None = ..., active_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds | bytes] | None = ..., standby_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds | bytes] | None = ..., warmup_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds | bytes] | None = ..., process_id: str | None = ..., user_endpoint: StreamsGroupHeartbeatRequest.Endpoint | None = ..., client_tags: Sequence[StreamsGroupHeartbeatRequest.KeyValue | bytes] | None = ..., task_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset | bytes] | None = ..., task_end_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset | bytes] | None = ..., shutdown_application: bool = ...) -> Self: ...
+
+class StreamsGroupHeartbeatResponse(Message):
+    class Status(Message):
+        status_code: int
+        status_detail: str
+        def __new__(cls, status_code: int = ..., status_detail: str = ...) -> Self: ...
+        def _replace(self, *, status_code: int = ..., status_detail: str = ...) -> Self: ...
+
+    class TaskIds(Message):
+        subtopology_id: str
+        partitions: Sequence[int]
+        def __new__(cls, subtopology_id: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+
+    class Endpoint(Message):
+        host: str
+        port: int
+        def __new__(cls, host: str = ..., port: int = ...) -> Self: ...
+        def _replace(self, *, host: str = ..., port: int = ...) -> Self: ...
+
+    class TopicPartition(Message):
+        topic: str
+        partitions: Sequence[int]
+        def __new__(cls, topic: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, topic: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+
+    class EndpointToPartitions(Message):
+        user_endpoint: StreamsGroupHeartbeatResponse.Endpoint
+        active_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition]
+        standby_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition]
+        def __new__(cls, user_endpoint: StreamsGroupHeartbeatResponse.Endpoint = ..., active_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition | bytes] = ..., standby_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, user_endpoint: StreamsGroupHeartbeatResponse.Endpoint = ..., active_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition | bytes] = ..., standby_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition | bytes] = ...) -> Self: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    acceptable_recovery_lag_legacy: int
+    task_offset_interval_ms: int
+    acceptable_recovery_lag: int
+    status: Sequence[StreamsGroupHeartbeatResponse.Status] | None
+    active_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None
+    standby_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None
+    warmup_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None
+    topology_description_required: bool
+    endpoint_information_epoch: int
+    partitions_by_user_endpoint: Sequence[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., member_id: str = ..., member_epoch: int = ..., heartbeat_interval_ms: int = ..., acceptable_recovery_lag_legacy: int = ..., task_offset_interval_ms: int = ..., acceptable_recovery_lag: int = ..., status: Sequence[StreamsGroupHeartbeatResponse.Status | bytes] | None = ..., active_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds | bytes] | None = ..., standby_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds | bytes] | None = ..., warmup_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds | bytes] | None = ..., topology_description_required: bool = ..., endpoint_information_epoch: int = ..., partitions_by_user_endpoint: Sequence[StreamsGroupHeartbeatResponse.EndpointToPartitions | bytes] | None = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., member_id: str = ..., member_epoch: int = ..., heartbeat_interval_ms: int = ..., acceptable_recovery_lag_legacy: int = ..., task_offset_interval_ms: int = ..., acceptable_recovery_lag: int = ..., status: Sequence[StreamsGroupHeartbeatResponse.Status | bytes] | None = ..., active_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds | bytes] | None = ..., standby_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds | bytes] | None = ..., warmup_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds | bytes] | None = ..., topology_description_required: bool = ..., endpoint_information_epoch: int = ..., partitions_by_user_endpoint: Sequence[StreamsGroupHeartbeatResponse.EndpointToPartitions | bytes] | None = ...) -> Self: ...
+
+class StreamsGroupDescribeRequest(Request[StreamsGroupDescribeResponse]):
+    group_ids: Sequence[str]
+    include_authorized_operations: bool
+    include_topology_description: bool
+    def __new__(cls, group_ids: Sequence[str] = ..., include_authorized_operations: bool = ..., include_topology_description: bool = ...) -> Self: ...
+    def _replace(self, *, group_ids: Sequence[str] = ..., include_authorized_operations: bool = ..., include_topology_description: bool = ...) -> Self: ...
+
+class StreamsGroupDescribeResponse(Message):
+    class KeyValue(Message):
+        key: str
+        value: str
+        def __new__(cls, key: str = ..., value: str = ...) -> Self: ...
+        def _replace(self, *, key: str = ..., value: str = ...) -> Self: ...
+
+    class TopicInfo(Message):
+        name: str
+        partitions: int
+        replication_factor: int
+        topic_configs: Sequence[StreamsGroupDescribeResponse.KeyValue]
+        def __new__(cls, name: str = ..., partitions: int = ..., replication_factor: int = ..., topic_configs: Sequence[StreamsGroupDescribeResponse.KeyValue | bytes] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., partitions: int = ..., replication_factor: int = ..., topic_configs: Sequence[StreamsGroupDescribeResponse.KeyValue | bytes] = ...) -> Self: ...
+
+    class Subtopology(Message):
+        subtopology_id: str
+        source_topics: Sequence[str]
+        repartition_sink_topics: Sequence[str]
+        state_changelog_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo]
+        repartition_source_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo]
+        def __new__(cls, subtopology_id: str = ..., source_topics: Sequence[str] = ..., repartition_sink_topics: Sequence[str] = ..., state_changelog_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo | bytes] = ..., repartition_source_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo | bytes] = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., source_topics: Sequence[str] = ..., repartition_sink_topics: Sequence[str] = ..., state_changelog_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo | bytes] = ..., repartition_source_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo | bytes] = ...) -> Self: ...
+
+    class Topology(Message):
+        epoch: int
+        subtopologies: Sequence[StreamsGroupDescribeResponse.Subtopology] | None
+        def __new__(cls, epoch: int = ..., subtopologies: Sequence[StreamsGroupDescribeResponse.Subtopology | bytes] | None = ...) -> Self: ...
+        def _replace(self, *, epoch: int = ..., subtopologies: Sequence[StreamsGroupDescribeResponse.Subtopology | bytes] | None = ...) -> Self: ...
+
+    class Endpoint(Message):
+        host: str
+        port: int
+        def __new__(cls, host: str = ..., port: int = ...) -> Self: ...
+        def _replace(self, *, host: str = ..., port: int = ...) -> Self: ...
+
+    class TaskOffset(Message):
+        subtopology_id: str
+        partition: int
+        offset: int
+        def __new__(cls, subtopology_id: str = ..., partition: int = ..., offset: int = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., partition: int = ..., offset: int = ...) -> Self: ...
+
+    class TaskIds(Message):
+        subtopology_id: str
+        partitions: Sequence[int]
+        def __new__(cls, subtopology_id: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+
+    class Assignment(Message):
+        active_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds]
+        standby_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds]
+        warmup_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds]
+        def __new__(cls, active_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds | bytes] = ..., standby_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds | bytes] = ..., warmup_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds | bytes] = ...) -> Self: ...
+        def _replace(self, *, active_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds | bytes] = ..., standby_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds | bytes] = ..., warmup_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds | bytes] = ...) -> Self: ...
+
+    class Member(Message):
+        member_id: str
+        member_epoch: int
+        instance_id: str | None
+        rack_id: str | None
+        client_id: str
+        client_host: str
+        topology_epoch: int
+        process_id: str
+        user_endpoint: StreamsGroupDescribeResponse.Endpoint | None
+        client_tags: Sequence[StreamsGroupDescribeResponse.KeyValue]
+        task_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset]
+        task_end_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset]
+        assignment: StreamsGroupDescribeResponse.Assignment
+        target_assignment: StreamsGroupDescribeResponse.Assignment
+        is_classic: bool
+        def __new__(cls, member_id: str = ..., member_epoch: int = ..., instance_id: str | None = ..., rack_id: str | None = ..., client_id: str = ..., client_host: str = ..., topology_epoch: int = ..., process_id: str = ..., user_endpoint: StreamsGroupDescribeResponse.Endpoint | None = ..., client_tags: Sequence[StreamsGroupDescribeResponse.KeyValue | bytes] = ..., task_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset | bytes] = ..., task_end_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset | bytes] = ..., assignment: StreamsGroupDescribeResponse.Assignment = ..., target_assignment: StreamsGroupDescribeResponse.Assignment = ..., is_classic: bool = ...) -> Self: ...
+        def _replace(self, *, member_id: str = ..., member_epoch: int = ..., instance_id: str | None = ..., rack_id: str | None = ..., client_id: str = ..., client_host: str = ..., topology_epoch: int = ..., process_id: str = ..., user_endpoint: StreamsGroupDescribeResponse.Endpoint | None = ..., client_tags: Sequence[StreamsGroupDescribeResponse.KeyValue | bytes] = ..., task_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset | bytes] = ..., task_end_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset | bytes] = ..., assignment: StreamsGroupDescribeResponse.Assignment = ..., target_assignment: StreamsGroupDescribeResponse.Assignment = ..., is_classic: bool = ...) -> Self: ...
+
+    class TopologyDescriptionNode(Message):
+        name: str
+        node_type: int
+        source_topics: Sequence[str]
+        sink_topic: str | None
+        stores: Sequence[str]
+        successors: Sequence[str]
+        def __new__(cls, name: str = ..., node_type: int = ..., source_topics: Sequence[str] = ..., sink_topic: str | None = ..., stores: Sequence[str] = ..., successors: Sequence[str] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., node_type: int = ..., source_topics: Sequence[str] = ..., sink_topic: str | None = ..., stores: Sequence[str] = ..., successors: Sequence[str] = ...) -> Self: ...
+
+    class TopologyDescriptionSubtopology(Message):
+        subtopology_id: str
+        nodes: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionNode]
+        def __new__(cls, subtopology_id: str = ..., nodes: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionNode | bytes] = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., nodes: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionNode | bytes] = ...) -> Self: ...
+
+    class TopologyDescriptionGlobalStore(Message):
+        source: StreamsGroupDescribeResponse.TopologyDescriptionNode
+        processor: StreamsGroupDescribeResponse.TopologyDescriptionNode
+        def __new__(cls, source: StreamsGroupDescribeResponse.TopologyDescriptionNode = ..., processor: StreamsGroupDescribeResponse.TopologyDescriptionNode = ...) -> Self: ...
+        def _replace(self, *, source: StreamsGroupDescribeResponse.TopologyDescriptionNode = ..., processor: StreamsGroupDescribeResponse.TopologyDescriptionNode = ...) -> Self: ...
+
+    class TopologyDescription(Message):
+        subtopologies: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionSubtopology]
+        global_stores: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionGlobalStore]
+        def __new__(cls, subtopologies: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionSubtopology | bytes] = ..., global_stores: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionGlobalStore | bytes] = ...) -> Self: ...
+        def _replace(self, *, subtopologies: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionSubtopology | bytes] = ..., global_stores: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionGlobalStore | bytes] = ...) -> Self: ...
+
+    class DescribedGroup(Message):
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        group_epoch: int
+        assignment_epoch: int
+        topology: StreamsGroupDescribeResponse.Topology | None
+        members: Sequence[StreamsGroupDescribeResponse.Member]
+        authorized_operations: int
+        topology_description: StreamsGroupDescribeResponse.TopologyDescription | None
+        topology_description_status: int
+        assignor_name: str | None
+        def __new__(cls, error_code: int = ..., error_message: str | None = ..., group_id: str = ..., group_state: str = ..., group_epoch: int = ..., assignment_epoch: int = ..., topology: StreamsGroupDescribeResponse.Topology | None = ..., members: Sequence[StreamsGroupDescribeResponse.Member | bytes] = ..., authorized_operations: int = ..., topology_description: StreamsGroupDescribeResponse.TopologyDescription | None = ..., topology_description_status: int = ..., assignor_name: str | None = ...) -> Self: ...
+        def _replace(self, *, error_code: int = ..., error_message: str | None = ..., group_id: str = ..., group_state: str = ..., group_epoch: int = ..., assignment_epoch: int = ..., topology: StreamsGroupDescribeResponse.Topology | None = ..., members: Sequence[StreamsGroupDescribeResponse.Member | bytes] = ..., authorized_operations: int = ..., topology_description: StreamsGroupDescribeResponse.TopologyDescription | None = ..., topology_description_status: int = ..., assignor_name: str | None = ...) -> Self: ...
+
+    throttle_time_ms: int
+    groups: Sequence[StreamsGroupDescribeResponse.DescribedGroup]
+    def __new__(cls, throttle_time_ms: int = ..., groups: Sequence[StreamsGroupDescribeResponse.DescribedGroup | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., groups: Sequence[StreamsGroupDescribeResponse.DescribedGroup | bytes] = ...) -> Self: ...
+
+class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse]):
+    class DescribeShareGroupOffsetsRequestTopic(Message):
+        topic_name: str
+        partitions: Sequence[int]
+        def __new__(cls, topic_name: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., partitions: Sequence[int] = ...) -> Self: ...
+
+    class DescribeShareGroupOffsetsRequestGroup(Message):
+        group_id: str
+        topics: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None
+        def __new__(cls, group_id: str = ..., topics: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic | bytes] | None = ...) -> Self: ...
+        def _replace(self, *, group_id: str = ..., topics: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic | bytes] | None = ...) -> Self: ...
+
+    groups: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup]
+    def __new__(cls, groups: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup | bytes] = ...) -> Self: ...
+    def _replace(self, *, groups: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup | bytes] = ...) -> Self: ...
+
+class DescribeShareGroupOffsetsResponse(Message):
+    class DescribeShareGroupOffsetsResponsePartition(Message):
+        partition_index: int
+        start_offset: int
+        leader_epoch: int
+        lag: int
+        error_code: int
+        error_message: str | None
+        def __new__(cls, partition_index: int = ..., start_offset: int = ..., leader_epoch: int = ..., lag: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ..., start_offset: int = ..., leader_epoch: int = ..., lag: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+    class DescribeShareGroupOffsetsResponseTopic(Message):
+        topic_name: str
+        topic_id: bytes
+        partitions: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition]
+        def __new__(cls, topic_name: str = ..., topic_id: bytes = ..., partitions: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., topic_id: bytes = ..., partitions: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition | bytes] = ...) -> Self: ...
+
+    class DescribeShareGroupOffsetsResponseGroup(Message):
+        group_id: str
+        topics: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]
+        error_code: int
+        error_message: str | None
+        def __new__(cls, group_id: str = ..., topics: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic | bytes] = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+        def _replace(self, *, group_id: str = ..., topics: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic | bytes] = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+    throttle_time_ms: int
+    groups: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup]
+    def __new__(cls, throttle_time_ms: int = ..., groups: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., groups: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup | bytes] = ...) -> Self: ...
+
+class AlterShareGroupOffsetsRequest(Request[AlterShareGroupOffsetsResponse]):
+    class AlterShareGroupOffsetsRequestPartition(Message):
+        partition_index: int
+        start_offset: int
+        def __new__(cls, partition_index: int = ..., start_offset: int = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ..., start_offset: int = ...) -> Self: ...
+
+    class AlterShareGroupOffsetsRequestTopic(Message):
+        topic_name: str
+        partitions: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition]
+        def __new__(cls, topic_name: str = ..., partitions: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., partitions: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition | bytes] = ...) -> Self: ...
+
+    group_id: str
+    topics: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic]
+    def __new__(cls, group_id: str = ..., topics: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., topics: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic | bytes] = ...) -> Self: ...
+
+class AlterShareGroupOffsetsResponse(Message):
+    class AlterShareGroupOffsetsResponsePartition(Message):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        def __new__(cls, partition_index: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+        def _replace(self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+    class AlterShareGroupOffsetsResponseTopic(Message):
+        topic_name: str
+        topic_id: bytes
+        partitions: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition]
+        def __new__(cls, topic_name: str = ..., topic_id: bytes = ..., partitions: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition | bytes] = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., topic_id: bytes = ..., partitions: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition | bytes] = ...) -> Self: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    responses: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic | bytes] = ...) -> Self: ...
+
+class DeleteShareGroupOffsetsRequest(Request[DeleteShareGroupOffsetsResponse]):
+    class DeleteShareGroupOffsetsRequestTopic(Message):
+        topic_name: str
+        def __new__(cls, topic_name: str = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ...) -> Self: ...
+
+    group_id: str
+    topics: Sequence[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic]
+    def __new__(cls, group_id: str = ..., topics: Sequence[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic | bytes] = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., topics: Sequence[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic | bytes] = ...) -> Self: ...
+
+class DeleteShareGroupOffsetsResponse(Message):
+    class DeleteShareGroupOffsetsResponseTopic(Message):
+        topic_name: str
+        topic_id: bytes
+        error_code: int
+        error_message: str | None
+        def __new__(cls, topic_name: str = ..., topic_id: bytes = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+        def _replace(self, *, topic_name: str = ..., topic_id: bytes = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    responses: Sequence[DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic]
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic | bytes] = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic | bytes] = ...) -> Self: ...
+
+class StreamsGroupTopologyDescriptionUpdateRequest(Request[StreamsGroupTopologyDescriptionUpdateResponse]):
+    class TopologyDescriptionNode(Message):
+        name: str
+        node_type: int
+        source_topics: Sequence[str]
+        sink_topic: str | None
+        stores: Sequence[str]
+        successors: Sequence[str]
+        def __new__(cls, name: str = ..., node_type: int = ..., source_topics: Sequence[str] = ..., sink_topic: str | None = ..., stores: Sequence[str] = ..., successors: Sequence[str] = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., node_type: int = ..., source_topics: Sequence[str] = ..., sink_topic: str | None = ..., stores: Sequence[str] = ..., successors: Sequence[str] = ...) -> Self: ...
+
+    class TopologyDescriptionSubtopology(Message):
+        subtopology_id: str
+        nodes: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode]
+        def __new__(cls, subtopology_id: str = ..., nodes: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode | bytes] = ...) -> Self: ...
+        def _replace(self, *, subtopology_id: str = ..., nodes: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode | bytes] = ...) -> Self: ...
+
+    class TopologyDescriptionGlobalStore(Message):
+        source: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode
+        processor: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode
+        def __new__(cls, source: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode = ..., processor: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode = ...) -> Self: ...
+        def _replace(self, *, source: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode = ..., processor: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode = ...) -> Self: ...
+
+    class TopologyDescription(Message):
+        subtopologies: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology]
+        global_stores: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore]
+        def __new__(cls, subtopologies: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology | bytes] = ..., global_stores: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore | bytes] = ...) -> Self: ...
+        def _replace(self, *, subtopologies: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology | bytes] = ..., global_stores: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore | bytes] = ...) -> Self: ...
+
+    group_id: str
+    member_id: str
+    topology_epoch: int
+    topology_description: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription
+    def __new__(cls, group_id: str = ..., member_id: str = ..., topology_epoch: int = ..., topology_description: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription = ...) -> Self: ...
+    def _replace(self, *, group_id: str = ..., member_id: str = ..., topology_epoch: int = ..., topology_description: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription = ...) -> Self: ...
+
+class StreamsGroupTopologyDescriptionUpdateResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+
+class UnregisterControllerRequest(Request[UnregisterControllerResponse]):
+    controller_id: int
+    def __new__(cls, controller_id: int = ...) -> Self: ...
+    def _replace(self, *, controller_id: int = ...) -> Self: ...
+
+class UnregisterControllerResponse(Message):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
+    def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ...) -> Self: ...
 
 class RegisterBrokerRequest(Request[RegisterBrokerResponse]):
     class Endpoint(Message):

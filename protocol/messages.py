@@ -33,7 +33,7 @@ __all__ = [
 
 _types: dict[str, MessageType] = {}
 _decoders: dict[tuple[str, int], Callable[[bytes, int], tuple[Any, int]]] = {}
-_ranges = {api.name: schema.Versions(api.min_version, api.max_version) for api in APIS.values()}
+_ranges = {api.name: schema.Versions(api.min_version, api.last_version) for api in APIS.values()}
 
 
 def message_type(name: str) -> MessageType:

@@ -79,7 +79,9 @@ def _fetch(groups: list[str], wanted: Wanted, stable: bool, version: int) -> mes
         rows = [
             request.OffsetFetchRequestGroup(
                 group_id=group,
-                topics=None if some is None else [request.OffsetFetchRequestTopics(*each) for each in by_topic(some).items()],
+                topics=None if some is None else [
+                    request.OffsetFetchRequestTopics(name, partition_indexes=indexes) for name, indexes in by_topic(some).items()
+                ],
             )
             for group in groups
             for some in [wanted[group]]

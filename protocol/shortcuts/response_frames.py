@@ -18,7 +18,7 @@ _LONGEST_NAME = 249
 
 _Fill = Callable[[int, int, int, int], bytes]
 """Makes a frame of a correlation id, base offset, log append time, log start offset."""
-_templates: dict[tuple[int, str, int], _Fill] = {}
+_templates: dict[tuple[int, str | bytes, int], _Fill] = {}
 
 
 def encode_frame(api_key: int, version: int, correlation_id: int, response: messages.Message) -> bytes:
@@ -35,30 +35,30 @@ def _produce_frame(version: int, correlation_id: int, response: Any) -> bytes | 
     topics, throttle_time_ms, endpoints = response
     if len(topics) != 1 or throttle_time_ms or endpoints:
         return None
-    name, rows = topics[0]
+    name, topic_id, rows = topics[0]
     if len(rows) != 1:
         return None
     index, code, base_offset, time_ms, start, errors, text, leader = rows[0]
     if code or errors or text is not None or leader != (-1, -1):
         return None
-    fill = _templates.get((version, name, index))
+    fill = _templates.get((version, name or topic_id, index))
     if fill is None:
         if len(name) > _LONGEST_NAME:
             return None
         if len(_templates) >= MAX_TEMPLATES:
             _templates.clear()
-        fill = _templates[version, name, index] = _produce_template(version, name, index)
+        fill = _templates[version, name or topic_id, index] = _produce_template(version, name, topic_id, index)
     try:
         return fill(correlation_id, base_offset, time_ms, start)
     except error:  # numbers that the codec refuses
         return None
 
 
-def _produce_template(version: int, name: str, index: int) -> _Fill:
+def _produce_template(version: int, name: str, topic_id: bytes, index: int) -> _Fill:
     def encode(base_offset: int, time_ms: int, start: int) -> bytes:
         kind = messages.ProduceResponse
         row = kind.PartitionProduceResponse(index=index, base_offset=base_offset, log_append_time_ms=time_ms, log_start_offset=start)
-        topic = kind.TopicProduceResponse(name=name, partition_responses=[row])
+        topic = kind.TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[row])
         return messages.encode_response(ApiKey.PRODUCE, version, 0, messages.encode(kind(responses=[topic]), version))
 
     data, positions = template(encode, 3)

@@ -1,4 +1,4 @@
-"""OffsetCommit (8), versions 0-9: the offsets up to which a group has consumed partitions.
+"""OffsetCommit (8), versions 0-9, of Kafka 4 2-10: the offsets up to which a group has consumed partitions.
 
 The response comes when the offsets are in all replicas of the ISR. Members commit in their generation; somebody who is not a member may
 commit (generation -1) while the group is empty, which also makes the group. Metadata that is too long gets OFFSET_METADATA_TOO_LARGE, a
@@ -22,13 +22,22 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.protocol.records.record import wrapped
 from klamm.seams.pace import Pace, build
-from klamm.server.apis.offset_requests import TopicCodes, is_short_metadata, topic_codes, usable_partitions, with_short_metadata
+from klamm.server.apis.offset_requests import (
+    TopicCodes,
+    is_short_metadata,
+    topic_codes,
+    usable_partitions,
+    with_ids,
+    with_names,
+    with_short_metadata,
+)
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
 log = logging.getLogger(__name__)
 
 NOT_SET = -1
+TOPIC_IDS_SINCE = 10
 
 
 async def handle(ctx: Context, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
@@ -42,10 +51,22 @@ async def handle(ctx: Context, request: messages.OffsetCommitRequest) -> message
     return await build(sum(map(len, topics.values())), _response, topics.items())
 
 
+async def handle_ids(ctx: Context, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
+    """The same for topics with ids in place of names; UNKNOWN_TOPIC_ID for those that there are not."""
+    if ctx.api_version < TOPIC_IDS_SINCE:
+        return await handle(ctx, request)
+    named, unknown = with_names(ctx, request.topics)
+    response = await handle(ctx, request._replace(topics=named))
+    refused = refuse(request._replace(topics=unknown), ctx.api_version, ErrorCode.UNKNOWN_TOPIC_ID)
+    return response._replace(topics=[*refused.topics, *with_ids(ctx, named, response.topics)])
+
+
 def refuse(
     request: messages.OffsetCommitRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.OffsetCommitResponse:
-    return _response((topic.name, [(part.partition_index, code) for part in topic.partitions]) for topic in request.topics)
+    response = _response((topic.name, [(part.partition_index, code) for part in topic.partitions]) for topic in request.topics)
+    topics = zip(response.topics, request.topics, strict=True)
+    return response._replace(topics=[topic._replace(topic_id=asked.topic_id) for topic, asked in topics])
 
 
 async def _commit(
@@ -109,7 +130,7 @@ def _response(topics: Iterable[tuple[str, Iterable[tuple[int, ErrorCode]]]]) -> 
     response = messages.OffsetCommitResponse
     return response(
         topics=[
-            response.OffsetCommitResponseTopic(name, [response.OffsetCommitResponsePartition(*row) for row in rows])
+            response.OffsetCommitResponseTopic(name, partitions=[response.OffsetCommitResponsePartition(*row) for row in rows])
             for name, rows in topics
         ]
     )

@@ -1,4 +1,4 @@
-"""OffsetFetch (9), versions 0-9: the committed offsets of groups.
+"""OffsetFetch (9), versions 0-9, of Kafka 4 1-10: the committed offsets of groups.
 
 A partition without an offset has -1 and no error, also if the group does not exist. From version 2 on no topics (null) means all
 partitions with an offset. With `require_stable` (version 7) a partition has UNSTABLE_OFFSET_COMMIT while a transaction or an append may
@@ -20,6 +20,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, TopicPartition
 from klamm.seams.pace import Pace
+from klamm.server.apis.offset_requests import with_ids, with_names
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 MANY_GROUPS_SINCE = 8
 GROUP_ERROR_SINCE = 2
 NO_OFFSET = -1
+TOPIC_IDS_SINCE = 10
 
 Wanted = Iterable[tuple[str, Iterable[int]]]
 """Topics and numbers of their partitions."""
@@ -67,11 +69,32 @@ async def handle(ctx: Context, request: messages.OffsetFetchRequest) -> messages
         wanted = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
         code, rows = await _read(ctx, group.group_id, wanted, request.require_stable)
         rows_of_topics = [
-            response.OffsetFetchResponseTopics(name, [response.OffsetFetchResponsePartitions(*row) for row in parts])
+            response.OffsetFetchResponseTopics(name, partitions=[response.OffsetFetchResponsePartitions(*row) for row in parts])
             for name, parts in rows.items()
         ]
         groups.append(response.OffsetFetchResponseGroup(group.group_id, rows_of_topics, code))
     return response(groups=groups)
+
+
+async def handle_ids(ctx: Context, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
+    """The same for topics with ids in place of names; UNKNOWN_TOPIC_ID for those that there are not."""
+    if ctx.api_version < TOPIC_IDS_SINCE:
+        return await handle(ctx, request)
+    response = messages.OffsetFetchResponse
+    asked = [([], []) if group.topics is None else with_names(ctx, group.topics) for group in request.groups]
+    groups = [group._replace(topics=group.topics and named) for group, (named, _) in zip(request.groups, asked, strict=True)]
+    answered = (await handle(ctx, request._replace(groups=groups))).groups
+    made, code = [], ErrorCode.UNKNOWN_TOPIC_ID
+    for group, (named, unknown) in zip(answered, asked, strict=True):
+        refused = [
+            response.OffsetFetchResponseTopics(
+                topic_id=topic.topic_id,
+                partitions=[response.OffsetFetchResponsePartitions(*_Row(each, code=code)) for each in topic.partition_indexes],
+            )
+            for topic in ([] if group.error_code else unknown)
+        ]
+        made.append(group._replace(topics=[*refused, *with_ids(ctx, named, group.topics)]))
+    return response(groups=made)
 
 
 def refuse(

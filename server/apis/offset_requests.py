@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 from klamm.broker.groups.requests import OffsetCommit
 from klamm.protocol.errors import ErrorCode
@@ -12,8 +12,31 @@ from klamm.seams.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
+_Topic = TypeVar("_Topic")
+"""A topic of a request or response, with its name and its id."""
+
 TopicCodes: TypeAlias = dict[str, list[tuple[int, ErrorCode]]]
 """Topics of a response, each with its partitions and their codes."""
+
+
+def with_names(ctx: Context, topics: Iterable[_Topic]) -> tuple[list[_Topic], list[_Topic]]:
+    """Topics that have ids only, with their names; and those that there are not."""
+    named: list[_Topic] = []
+    unknown: list[_Topic] = []
+    for topic in topics:
+        each: Any = topic
+        name = ctx.services.metadata.topic_name(each.topic_id)
+        if name is None:
+            unknown.append(topic)
+        else:
+            named.append(each._replace(name=name))
+    return named, unknown
+
+
+def with_ids(ctx: Context, requested: Iterable[_Topic], topics: Iterable[Any]) -> list[Any]:
+    """Topics of a response, with the ids by which the request named them; a topic that it did not name, with the present one."""
+    ids = {each.name: each.topic_id for each in (cast(Any, topic) for topic in requested)}
+    return [topic._replace(topic_id=ids.get(topic.name) or ctx.services.metadata.topic_id(topic.name)) for topic in topics]
 
 
 async def usable_partitions(ctx: Context, topics: Iterable[Any]) -> tuple[dict[TopicPartition, Any], TopicCodes]:

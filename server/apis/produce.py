@@ -1,4 +1,4 @@
-"""Produce (0), versions 0-11: append records to the logs of partitions that this broker leads.
+"""Produce (0), versions 0-11, of Kafka 4 3-13: append records to the logs of partitions that this broker leads.
 
 Each partition has its own result. The checks are in the order of Apache Kafka: permission, known partition, transaction, acks, internal
 topics, leader, enough replicas in sync, records; the last two are made by the replica manager and the log. The first records of a
@@ -14,7 +14,7 @@ connection that is not a Produce has to see its records.
 If the logs are open and the records are cheap to check, everything is appended before `handle` returns. Otherwise (first use of a log,
 recompression, long batches, many partitions) a coroutine appends. If the response has to wait when all is appended, it is a
 DelayedResponse. A partition that is named twice has one result, that of the last entry. `server/produce/record_appends.py` puts records
-into a log. Requests that came together are appended together.
+into a log. Requests that came together are appended together. Since version 13 topics have ids in place of names.
 
 Source: wire 5.1, 9, 12, 13; `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords` of Apache Kafka 3.9.1.
 """
@@ -48,6 +48,7 @@ NO_OFFSET = -1
 SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID"
 KNOWS_ABORTABLE_SINCE = 11
 ONE_BATCH_SINCE = 3
+TOPIC_IDS_SINCE = 13
 
 _WITHOUT_LOG_START = frozenset((
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
@@ -58,12 +59,16 @@ _WITHOUT_LOG_START = frozenset((
 Response = messages.ProduceResponse
 Row = messages.ProduceResponse.PartitionProduceResponse
 Topic = messages.ProduceResponse.TopicProduceResponse
+_Names = tuple[str, bytes]
+"""Name and id of a topic; without the one or the other, as the version has it."""
 _NO_LEADER = messages.ProduceResponse.LeaderIdAndEpoch()
 Outcome = messages.ProduceResponse | DelayedResponse | None
 """What becomes of a request whose records are all appended or refused."""
 
 
 def handle(ctx: Context, request: messages.ProduceRequest) -> Outcome | Coroutine[Any, Any, Outcome]:
+    if ctx.api_version >= TOPIC_IDS_SINCE:
+        request = request._replace(topic_data=[_named(ctx, topic) for topic in request.topic_data])
     topics = request.topic_data
     if len(topics) + sum([len(topic.partition_data) for topic in topics]) > SLICE:
         return _handle_many(ctx, request)
@@ -94,8 +99,8 @@ def handle_run(ctx: Context, requests: Sequence[messages.ProduceRequest]) -> Run
                 _has_transaction(ctx, each, each.topic_data)
         except ApiError:
             return None
-    topic = request.topic_data[0]
-    parts = [Part(topic.name, row.index, row.records) for each in requests for row in each.topic_data[0].partition_data]
+    topic = request.topic_data[0] if ctx.api_version < TOPIC_IDS_SINCE else _named(ctx, request.topic_data[0])
+    parts = [Part(topic, row) for each in requests for row in each.topic_data[0].partition_data]
     try:
         replica, _ = parts[0].check(ctx, request)
     except ApiError:
@@ -186,7 +191,7 @@ async def _verify_and_append(
 
 
 def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> Response | None:
-    partitions = ((topic.name, part.index) for topic in request.topic_data for part in topic.partition_data)
+    partitions = (((topic.name, topic.topic_id), part.index) for topic in request.topic_data for part in topic.partition_data)
     return _refusal(request.acks, partitions, code, message)
 
 
@@ -194,19 +199,19 @@ def _refuse_appended(
     acks: int, parts: Iterable[Part], request: None, version: int, code: ErrorCode, message: str | None = None
 ) -> Response | None:
     """Do the same as `refuse` for a request whose records are appended; it is not needed any more."""
-    return _refusal(acks, ((part.topic, part.index) for part in parts), code, message)
+    return _refusal(acks, (((part.topic, part.topic_id), part.index) for part in parts), code, message)
 
 
-def _refusal(acks: int, partitions: Iterable[tuple[str, int]], code: ErrorCode, message: str | None) -> Response | None:
-    named: dict[str, dict[int, None]] = {}
+def _refusal(acks: int, partitions: Iterable[tuple[_Names, int]], code: ErrorCode, message: str | None) -> Response | None:
+    named: dict[_Names, dict[int, None]] = {}
     for topic, index in partitions:
         named.setdefault(topic, {})[index] = None
     topics = [
-        Response.TopicProduceResponse(
-            name=name,
+        Topic(
+            *names,
             partition_responses=[Row(index=index, error_code=code, base_offset=NO_OFFSET, error_message=message) for index in indexes],
         )
-        for name, indexes in named.items()
+        for names, indexes in named.items()
     ]
     return None if acks == 0 else Response(responses=topics)
 
@@ -217,12 +222,12 @@ class Part:
     `transaction` is there for records of a transaction, `failure` if they could not be verified.
     """
 
-    __slots__ = ("appended", "failure", "index", "records", "row", "topic", "transaction")
+    __slots__ = ("appended", "failure", "index", "records", "row", "topic", "topic_id", "transaction")
 
-    def __init__(self, topic: str, index: int, records: Buffer | None) -> None:
-        self.topic = topic
-        self.index = index
-        self.records = records
+    def __init__(self, topic: messages.ProduceRequest.TopicProduceData, part: messages.ProduceRequest.PartitionProduceData) -> None:
+        self.topic, self.topic_id, _ = topic
+        self.index, records = part
+        self.records: Buffer | None = records
         self.row: Row | None = None
         self.appended: Appended | None = None
         self.transaction: TransactionalRecords | None = None
@@ -265,6 +270,8 @@ class Part:
 
         With `to_verify` only for those that are found before a transaction is verified.
         """
+        if not self.topic and ctx.api_version >= TOPIC_IDS_SINCE:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, self.topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if ctx.services.metadata.partition(self.topic, self.index) is None:
@@ -309,10 +316,15 @@ class Part:
         self.row = Row(index=self.index, error_code=error.code, base_offset=NO_OFFSET, log_start_offset=start, error_message=text)
 
 
+def _named(ctx: Context, topic: messages.ProduceRequest.TopicProduceData) -> messages.ProduceRequest.TopicProduceData:
+    """A topic that has an id only, with its name; without if there is no such topic."""
+    return topic._replace(name=ctx.services.metadata.topic_name(topic.topic_id) or "")
+
+
 def _parts(topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> list[Part]:
     """A part for each partition; of one that is named twice the last entry counts."""
-    parts = [Part(topic.name, part.index, part.records) for topic in topics for part in topic.partition_data]
-    return parts if len(parts) < 2 else list({(part.topic, part.index): part for part in parts}.values())
+    parts = [Part(topic, part) for topic in topics for part in topic.partition_data]
+    return parts if len(parts) < 2 else list({(part.topic, part.topic_id, part.index): part for part in parts}.values())
 
 
 def _is_transactional(records: Buffer) -> bool:
@@ -374,7 +386,7 @@ def _refused(request: messages.ProduceRequest, version: int, refusal: ApiError) 
 async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Outcome:
     """Do what `handle` does for few partitions, in slices."""
     pace = Pace()
-    found: dict[tuple[str, int], Part] = {}
+    found: dict[tuple[str, bytes, int], Part] = {}
     has_transaction = False
     for topic in request.topic_data:
         entries = topic.partition_data
@@ -385,7 +397,7 @@ async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Outcom
                 has_transaction = has_transaction or _has_transaction(ctx, request, [slice_of_topic])
             except ApiError as refusal:
                 return _refused(request, ctx.api_version, refusal)
-            found |= {(part.topic, part.index): part for part in _parts([slice_of_topic])}
+            found |= {(part.topic, part.topic_id, part.index): part for part in _parts([slice_of_topic])}
     parts = list(found.values())
     try:
         for part in parts:
@@ -448,8 +460,8 @@ def _check_written(ctx: Context, parts: Iterable[Part]) -> None:
 
 def response_of(ctx: Context, parts: Sequence[Part]) -> Response:
     if len(parts) == 1 and (row := parts[0].row) is not None and parts[0].is_good:
-        return Response([Topic(parts[0].topic, [row])])
-    topics: dict[str, list[Row]] = {}
+        return Response([Topic(parts[0].topic, parts[0].topic_id, [row])])
+    topics: dict[_Names, list[Row]] = {}
     leaders: set[int] = set()
     for part in parts:
         row = part.row
@@ -461,8 +473,9 @@ def response_of(ctx: Context, parts: Sequence[Part]) -> Response:
         if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= LEADER_SINCE:
             row = row._replace(current_leader=_current_leader(ctx, part.topic, part.index))
             leaders.add(row.current_leader.leader_id)
-        topics.setdefault(part.topic, []).append(row)
-    return Response(responses=[Topic(*each) for each in topics.items()], node_endpoints=_endpoints(ctx, leaders) if leaders else [])
+        topics.setdefault((part.topic, part.topic_id), []).append(row)
+    responses = [Topic(*names, rows) for names, rows in topics.items()]
+    return Response(responses=responses, node_endpoints=_endpoints(ctx, leaders) if leaders else [])
 
 
 def _current_leader(ctx: Context, topic: str, index: int) -> messages.ProduceResponse.LeaderIdAndEpoch:

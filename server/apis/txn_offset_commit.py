@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28), versions 0-4: the offsets of a group, as part of a transaction.
+"""TxnOffsetCommit (28), versions 0-4, of Kafka 4 0-6: the offsets of a group, as part of a transaction.
 
 They count once the transaction is committed. The group's partition of the offsets topic must be in the transaction (AddOffsetsToTxn): the
 group coordinator, its leader, verifies that as for Produce; before version 4 the code for it is INVALID_TXN_STATE in place of
@@ -18,7 +18,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.seams.pace import build
-from klamm.server.apis.offset_requests import topic_codes, usable_partitions, with_short_metadata
+from klamm.server.apis.offset_requests import topic_codes, usable_partitions, with_ids, with_names, with_short_metadata
 from klamm.server.groups.group_coordinator import OFFSETS_TOPIC
 from klamm.server.produce.record_appends import Verified
 from klamm.server.requests.context import Context
@@ -28,6 +28,7 @@ from klamm.server.transactions.verification import TransactionalRecords, verify
 KNOWS_ABORTABLE_SINCE = 4
 KNOWS_LOADING_SINCE = 2
 NO_SEQUENCE = -1
+TOPIC_IDS_SINCE = 6
 
 
 async def handle(ctx: Context, request: messages.TxnOffsetCommitRequest) -> messages.TxnOffsetCommitResponse:
@@ -51,10 +52,22 @@ async def handle(ctx: Context, request: messages.TxnOffsetCommitRequest) -> mess
     return await build(sum(map(len, topics.values())), _response, topics.items())
 
 
+async def handle_ids(ctx: Context, request: messages.TxnOffsetCommitRequest) -> messages.TxnOffsetCommitResponse:
+    """The same for topics with ids in place of names; UNKNOWN_TOPIC_ID for those that there are not."""
+    if ctx.api_version < TOPIC_IDS_SINCE:
+        return await handle(ctx, request)
+    named, unknown = with_names(ctx, request.topics)
+    response = await handle(ctx, request._replace(topics=named))
+    refused = refuse(request._replace(topics=unknown), ctx.api_version, ErrorCode.UNKNOWN_TOPIC_ID)
+    return response._replace(topics=[*refused.topics, *with_ids(ctx, named, response.topics)])
+
+
 def refuse(
     request: messages.TxnOffsetCommitRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.TxnOffsetCommitResponse:
-    return _response((topic.name, [(part.partition_index, code) for part in topic.partitions]) for topic in request.topics)
+    response = _response((topic.name, [(part.partition_index, code) for part in topic.partitions]) for topic in request.topics)
+    topics = zip(response.topics, request.topics, strict=True)
+    return response._replace(topics=[topic._replace(topic_id=asked.topic_id) for topic, asked in topics])
 
 
 async def _commit(
@@ -100,7 +113,7 @@ def _response(topics: Iterable[tuple[str, Iterable[tuple[int, ErrorCode]]]]) -> 
     response = messages.TxnOffsetCommitResponse
     return response(
         topics=[
-            response.TxnOffsetCommitResponseTopic(name, [response.TxnOffsetCommitResponsePartition(*row) for row in rows])
+            response.TxnOffsetCommitResponseTopic(name, partitions=[response.TxnOffsetCommitResponsePartition(*row) for row in rows])
             for name, rows in topics
         ]
     )

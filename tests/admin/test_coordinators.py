@@ -78,7 +78,8 @@ def fetched(body: Any, version: int) -> Any:
     parts = response.OffsetFetchResponsePartitions(0, 5, -1, "m")
     return response(
         groups=[
-            response.OffsetFetchResponseGroup(group.group_id, [response.OffsetFetchResponseTopics("a", [parts])]) for group in body.groups
+            response.OffsetFetchResponseGroup(group.group_id, [response.OffsetFetchResponseTopics("a", partitions=[parts])])
+            for group in body.groups
         ]
     )
 
@@ -92,7 +93,7 @@ def committed(*codes: Mapping[TopicPartition, int]) -> list[Callable[[Any, int],
             topics = [
                 response.OffsetCommitResponseTopic(
                     topic.name,
-                    [
+                    partitions=[
                         response.OffsetCommitResponsePartition(each.partition_index, errors.get(TopicPartition(topic.name, number), 0))
                         for each in topic.partitions
                         for number in [each.partition_index]

@@ -43,7 +43,7 @@ async def produce(cluster: LocalCluster, topic: str, size: int = 100) -> Any:
     assert cached is not None
     leader = next(broker for broker in cluster.brokers if broker.id == cached.leader)
     kinds = messages.ProduceRequest
-    data = [kinds.TopicProduceData(topic, [kinds.PartitionProduceData(0, batch(1, size, timestamp=leader.clock.now_ms()))])]
+    data = [kinds.TopicProduceData(topic, partition_data=[kinds.PartitionProduceData(0, batch(1, size, timestamp=leader.clock.now_ms()))])]
     response = await request(leader, ApiKey.PRODUCE, 9, messages.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=data))
     return response.responses[0].partition_responses[0]
 

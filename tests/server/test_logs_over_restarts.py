@@ -104,7 +104,7 @@ async def send(cluster: LocalCluster, records: bytes, broker_id: int = 1, topic:
     """Produce to partition 0; error code and base offset."""
     await leads(cluster, broker_id, topic)
     kinds = messages.ProduceRequest
-    data = [kinds.TopicProduceData(topic, [kinds.PartitionProduceData(0, records)])]
+    data = [kinds.TopicProduceData(topic, partition_data=[kinds.PartitionProduceData(0, records)])]
     message = messages.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=data)
     response = await request(broker_of(cluster, broker_id), ApiKey.PRODUCE, 9, message)
     row = response.responses[0].partition_responses[0]

@@ -93,7 +93,9 @@ async def codes(broker: BrokerServer) -> dict[str, int]:
     """What the requests for data of t-0 are answered with, by name."""
     produce = messages.ProduceRequest(
         acks=1, timeout_ms=1000,
-        topic_data=[messages.ProduceRequest.TopicProduceData("t", [messages.ProduceRequest.PartitionProduceData(0, batch())])],
+        topic_data=[
+            messages.ProduceRequest.TopicProduceData("t", partition_data=[messages.ProduceRequest.PartitionProduceData(0, batch())])
+        ],
     )
     fetch_partition = messages.FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     fetch_topic = messages.FetchRequest.FetchTopic(topic="t", partitions=[fetch_partition])

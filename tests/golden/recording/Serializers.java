@@ -155,6 +155,10 @@ class Values {
                 ? random.nextInt(128) - 1 : (int) (short) number());
             case "int32": return NODES.numberNode((int) number());
             case "int64": return NODES.numberNode(number());
+            case "uint16": return NODES.numberNode((int) number() & 0xffff);
+            case "float64": return NODES.numberNode((double) random.nextInt());
+            case "bytes": return NODES.binaryNode(new byte[] {1, (byte) random.nextInt()});
+            case "records": return NODES.binaryNode(new byte[0]);  // the converter does not write others
             case "uuid": return NODES.textNode(uuid().toString());
             case "string": return NODES.textNode(STRINGS[random.nextInt(STRINGS.length)]);
             default: return struct(field.has("fields") ? field.get("fields") : shared(type));

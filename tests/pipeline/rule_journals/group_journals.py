@@ -105,7 +105,7 @@ class GroupJournal:
         """OffsetCommit of t-0; its seq."""
         kind = messages.OffsetCommitRequest
         rows = [kind.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")]
-        topics = [kind.OffsetCommitRequestTopic("t", rows)]
+        topics = [kind.OffsetCommitRequestTopic("t", partitions=rows)]
         request = kind(
             group_id=GROUP, generation_id_or_member_epoch=generation, member_id=member, retention_time_ms=retention_ms, topics=topics,
         )
@@ -114,7 +114,7 @@ class GroupJournal:
     def answer_commit(self, asked: int, error: int = 0, *, conn: int = 1) -> int:
         kind = messages.OffsetCommitResponse
         rows = [kind.OffsetCommitResponsePartition(0, error)]
-        return int(self.journal.response(conn, asked, kind(topics=[kind.OffsetCommitResponseTopic("t", rows)])))
+        return int(self.journal.response(conn, asked, kind(topics=[kind.OffsetCommitResponseTopic("t", partitions=rows)])))
 
     def commit(self, member: str, generation: int, offset: int, error: int = 0, *, version: int = 8, retention_ms: int = -1) -> int:
         asked = self.ask_commit(member, generation, offset, version=version, retention_ms=retention_ms)
@@ -124,7 +124,8 @@ class GroupJournal:
         """OffsetFetch of t-0; its seq."""
         kind = messages.OffsetFetchRequest
         if version >= 8:
-            request = kind(groups=[kind.OffsetFetchRequestGroup(group_id=GROUP, topics=[kind.OffsetFetchRequestTopics("t", [0])])])
+            topic = kind.OffsetFetchRequestTopics("t", partition_indexes=[0])
+            request = kind(groups=[kind.OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])])
         else:
             request = kind(group_id=GROUP, topics=[kind.OffsetFetchRequestTopic("t", [0])])
         return int(self.journal.request(conn, ApiKey.OFFSET_FETCH, version, request))
@@ -133,7 +134,7 @@ class GroupJournal:
         kind = messages.OffsetFetchResponse
         if version >= 8:
             rows = [kind.OffsetFetchResponsePartitions(0, offset, -1, "", 0)]
-            response = kind(groups=[kind.OffsetFetchResponseGroup(GROUP, [kind.OffsetFetchResponseTopics("t", rows)], 0)])
+            response = kind(groups=[kind.OffsetFetchResponseGroup(GROUP, [kind.OffsetFetchResponseTopics("t", partitions=rows)], 0)])
         else:
             old_rows = [kind.OffsetFetchResponsePartition(0, offset, -1, "", 0)]
             response = kind(topics=[kind.OffsetFetchResponseTopic("t", old_rows)])
@@ -146,13 +147,13 @@ class GroupJournal:
         """TxnOffsetCommit of t-0, and its response."""
         request, response = messages.TxnOffsetCommitRequest, messages.TxnOffsetCommitResponse
         rows = [request.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")]
-        topics = [request.TxnOffsetCommitRequestTopic("t", rows)]
+        topics = [request.TxnOffsetCommitRequestTopic("t", partitions=rows)]
         asked = self.journal.request(
             1, ApiKey.TXN_OFFSET_COMMIT, 3,
             request(transactional_id="tx", group_id=GROUP, producer_id=producer, producer_epoch=0, generation_id=-1, topics=topics),
         )
         results = [response.TxnOffsetCommitResponsePartition(0, error)]
-        return int(self.journal.response(1, asked, response(topics=[response.TxnOffsetCommitResponseTopic("t", results)])))
+        return int(self.journal.response(1, asked, response(topics=[response.TxnOffsetCommitResponseTopic("t", partitions=results)])))
 
     def told_to_lead(self, leader_epoch: int, *, leader: int = 1, conn: int = 90) -> int:
         """LeaderAndIsr for a partition of the offsets topic; the seq of the request."""

@@ -42,13 +42,13 @@ class LogJournal:
         if magic < 2:
             batch = batch[:16] + bytes((magic,)) + batch[17:]
         request = messages.ProduceRequest
-        data = [request.TopicProduceData("t", [request.PartitionProduceData(0, batch)])]
+        data = [request.TopicProduceData("t", partition_data=[request.PartitionProduceData(0, batch)])]
         return int(self.journal.request(conn, ApiKey.PRODUCE, 8, request(None, acks, 1_000, data)))
 
     def answer(self, asked: int, offset: int, *, conn: int = 1, error: int = 0) -> int:
         response = messages.ProduceResponse
         row: Any = response.PartitionProduceResponse(index=0, error_code=error, base_offset=-1 if error else offset)
-        return int(self.journal.response(conn, asked, response(responses=[response.TopicProduceResponse("t", [row])])))
+        return int(self.journal.response(conn, asked, response(responses=[response.TopicProduceResponse("t", partition_responses=[row])])))
 
     def cut(self, keep: int) -> None:
         """The journal keeps so many bytes of the last frame."""

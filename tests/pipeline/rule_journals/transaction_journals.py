@@ -123,10 +123,10 @@ class TransactionJournal:
             [Record(0, 1, None, b"a"), Record(1, 1, None, b"b")], attributes=TRANSACTIONAL, producer_id=producer, producer_epoch=epoch,
         )
         request, response = messages.ProduceRequest, messages.ProduceResponse
-        data = [request.TopicProduceData("t", [request.PartitionProduceData(partition, batch)])]
+        data = [request.TopicProduceData("t", partition_data=[request.PartitionProduceData(partition, batch)])]
         asked = self.journal.request(2, ApiKey.PRODUCE, 8, request(ID, -1, 1_000, data))
         row: Any = response.PartitionProduceResponse(index=partition, error_code=0, base_offset=offset)
-        return int(self.journal.response(2, asked, response(responses=[response.TopicProduceResponse("t", [row])])))
+        return int(self.journal.response(2, asked, response(responses=[response.TopicProduceResponse("t", partition_responses=[row])])))
 
     def read(
         self, offset: int, stable: int, aborted: tuple[tuple[int, int], ...] = (), *, partition: int = 0, isolation: int = 1,

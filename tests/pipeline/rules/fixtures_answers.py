@@ -38,14 +38,14 @@ def deleted(*names: str) -> messages.DeleteTopicsResponse:
 def produce(*partitions: int) -> messages.ProduceRequest:
     """A request to append to partitions of `t`."""
     data = messages.ProduceRequest.PartitionProduceData
-    topic = messages.ProduceRequest.TopicProduceData("t", [data(partition, BATCH) for partition in partitions])
+    topic = messages.ProduceRequest.TopicProduceData("t", partition_data=[data(partition, BATCH) for partition in partitions])
     return messages.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
 
 
 def produced(*partitions: int) -> messages.ProduceResponse:
     """The answer."""
     answer = messages.ProduceResponse.PartitionProduceResponse
-    topic = messages.ProduceResponse.TopicProduceResponse("t", [answer(index=partition) for partition in partitions])
+    topic = messages.ProduceResponse.TopicProduceResponse("t", partition_responses=[answer(index=partition) for partition in partitions])
     return messages.ProduceResponse(responses=[topic])
 
 

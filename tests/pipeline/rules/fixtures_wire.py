@@ -473,7 +473,7 @@ def lengths_that_are_right_and_one_of_a_client_that_is_not(run: Run) -> None:
     exchange(journal)
     journal.raw(2, Direction.REQUEST_IN, b"\xff\xff\xff\xff")
     journal.event("conn_close", conn_id=2, output={"by": "us", "reason": "length"})
-    produce = messages.ProduceRequest(acks=1, topic_data=[messages.ProduceRequest.TopicProduceData("t", [])])
+    produce = messages.ProduceRequest(acks=1, topic_data=[messages.ProduceRequest.TopicProduceData("t", partition_data=[])])
     journal.request(3, ApiKey.PRODUCE, 9, messages.encode(produce, 9) + bytes(200))
     journal.cut(40)
 

@@ -99,7 +99,7 @@ def commit(offset: int = 5, partitions: Sequence[int] = (0,), *, topic: str = "t
     of_request = {name.removeprefix("request_"): value for name, value in fields.items() if name.startswith("request_")}
     of_part = {name: value for name, value in fields.items() if not name.startswith("request_")}
     parts = [request.OffsetCommitRequestPartition(partition_index=each, committed_offset=offset, **of_part) for each in partitions]
-    return request(group_id=group_id, topics=[request.OffsetCommitRequestTopic(topic, parts)], **of_request)
+    return request(group_id=group_id, topics=[request.OffsetCommitRequestTopic(topic, partitions=parts)], **of_request)
 
 
 def fetch(version: int, topics: Any = TOPIC, **fields: Any) -> messages.OffsetFetchRequest:
@@ -327,7 +327,7 @@ async def test_offsets_of_a_transaction_that_cannot_be_verified_have_the_code_of
     broker: CoordinatingBroker, said: E, version: int, code: E
 ) -> None:
     request = messages.TxnOffsetCommitRequest
-    topic = request.TxnOffsetCommitRequestTopic("t", [request.TxnOffsetCommitRequestPartition(0, 5, -1, "")])
+    topic = request.TxnOffsetCommitRequestTopic("t", partitions=[request.TxnOffsetCommitRequestPartition(0, 5, -1, "")])
     services = dataclasses.replace(broker.services(), verifier=FixedVerifier(said))
     asked = request(transactional_id="tx", group_id=GROUP, producer_id=1, producer_epoch=0, topics=[topic])
     response = await respond(services, asked, version)
@@ -379,7 +379,7 @@ async def test_version_0_has_a_row_each_time_a_partition_is_named_and_the_last_o
     request = messages.OffsetCommitRequest
     parts = [(0, 6, ""), (0, 7, ""), (0, 8, "m" * 4097), (9, 1, "")]
     rows = [request.OffsetCommitRequestPartition(index, offset, committed_metadata=metadata) for index, offset, metadata in parts]
-    asked = request(group_id=GROUP, topics=[request.OffsetCommitRequestTopic("t", rows)])
+    asked = request(group_id=GROUP, topics=[request.OffsetCommitRequestTopic("t", partitions=rows)])
     response = await respond(broker.services(store=store), asked, 0)
     codes = [(row.partition_index, row.error_code) for row in response.topics[0].partitions]
     assert sorted(codes) == [(0, E.NONE), (0, E.NONE), (0, E.OFFSET_METADATA_TOO_LARGE), (9, E.UNKNOWN_TOPIC_OR_PARTITION)]

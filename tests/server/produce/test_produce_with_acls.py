@@ -35,7 +35,7 @@ def acls(*writable: Pattern) -> AclAuthorizer:
 
 def named_often(topic: str, count: int) -> messages.ProduceRequest.TopicProduceData:
     part = messages.ProduceRequest.PartitionProduceData
-    return messages.ProduceRequest.TopicProduceData(topic, [part(index, GOOD) for index in range(count)])
+    return messages.ProduceRequest.TopicProduceData(topic, partition_data=[part(index, GOOD) for index in range(count)])
 
 
 @pytest.mark.parametrize("count", [50, 3 * SLICE])

@@ -60,7 +60,7 @@ class Cluster:
     async def produce(self, count: int = 3, acks: int = -1, to: int | None = None, size: int = 100) -> Any:
         """One batch; the partition's part of the response."""
         kinds = messages.ProduceRequest
-        data = [kinds.TopicProduceData("t", [kinds.PartitionProduceData(0, batch(count, size))])]
+        data = [kinds.TopicProduceData("t", partition_data=[kinds.PartitionProduceData(0, batch(count, size))])]
         message = messages.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=data)
         response = await request(self.broker(self.leader if to is None else to), ApiKey.PRODUCE, 9, message)
         return response.responses[0].partition_responses[0]

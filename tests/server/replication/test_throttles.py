@@ -82,7 +82,7 @@ class Pair:
         """So many bytes at least."""
         kinds = messages.ProduceRequest
         for _ in range(-(-size // len(ONE_BATCH))):
-            data = [kinds.TopicProduceData("t", [kinds.PartitionProduceData(partition, ONE_BATCH)])]
+            data = [kinds.TopicProduceData("t", partition_data=[kinds.PartitionProduceData(partition, ONE_BATCH)])]
             message = messages.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=data)
             response = await request(self.broker(LEADER), ApiKey.PRODUCE, 9, message)
             assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE, response
@@ -291,7 +291,7 @@ async def move_at(broker: BrokerServer, paths: list[str], size: int) -> tuple[fl
     await knows(broker, 1)
     await create_topic(broker, "t", {0: [1]})
     for _ in range(size // len(ONE_BATCH)):
-        data = [kinds.TopicProduceData("t", [kinds.PartitionProduceData(0, ONE_BATCH)])]
+        data = [kinds.TopicProduceData("t", partition_data=[kinds.PartitionProduceData(0, ONE_BATCH)])]
         await request(broker, ApiKey.PRODUCE, 9, messages.ProduceRequest(acks=1, timeout_ms=10_000, topic_data=data))
     directories = broker.services.logs.directories
     assert directories is not None

@@ -36,9 +36,10 @@ def write(run: Run, exchange: Exchange) -> int:
 def produce(*batches: bytes, version: int = 8) -> Exchange:
     """Produce to partitions 0, 1, …; what is produced is acknowledged."""
     request, response = messages.ProduceRequest, messages.ProduceResponse
-    data = [request.TopicProduceData("t", [request.PartitionProduceData(number, batch) for number, batch in enumerate(batches)])]
+    parts = [request.PartitionProduceData(number, batch) for number, batch in enumerate(batches)]
+    data = [request.TopicProduceData("t", partition_data=parts)]
     rows: list[Any] = [response.PartitionProduceResponse(index=number, base_offset=7) for number in range(len(batches))]
-    answer = response(responses=[response.TopicProduceResponse("t", rows)])
+    answer = response(responses=[response.TopicProduceResponse("t", partition_responses=rows)])
     return Exchange(ApiKey.PRODUCE, version, request(None, 1, 1_000, data), answer, is_request=True)
 
 
@@ -46,7 +47,8 @@ def produced(offset: int, error: int = 0) -> Exchange:
     """Produce that is answered so."""
     response = messages.ProduceResponse
     row: Any = response.PartitionProduceResponse(index=0, base_offset=offset, error_code=error)
-    return produce(BATCH)._replace(response=response(responses=[response.TopicProduceResponse("t", [row])]), is_request=False)
+    topic = response.TopicProduceResponse("t", partition_responses=[row])
+    return produce(BATCH)._replace(response=response(responses=[topic]), is_request=False)
 
 
 def fetch(*rows: tuple[int, int], version: int = 12, topic_id: bytes = ID) -> Exchange:
@@ -167,8 +169,8 @@ def commit(offset: int, leader_epoch: int = -1) -> Exchange:
     """OffsetCommit of this offset, which is refused."""
     form, answer = messages.OffsetCommitRequest, messages.OffsetCommitResponse
     row: Any = form.OffsetCommitRequestPartition(0, offset, leader_epoch, committed_metadata="")
-    asked = form(group_id="g", topics=[form.OffsetCommitRequestTopic("t", [row])])
-    told = answer.OffsetCommitResponseTopic("t", [answer.OffsetCommitResponsePartition(0, 16)])
+    asked = form(group_id="g", topics=[form.OffsetCommitRequestTopic("t", partitions=[row])])
+    told = answer.OffsetCommitResponseTopic("t", partitions=[answer.OffsetCommitResponsePartition(0, 16)])
     return Exchange(ApiKey.OFFSET_COMMIT, 8, asked, answer(topics=[told]), is_request=True)
 
 

@@ -545,10 +545,10 @@ def the_record_of_a_time_is_older(run: Run) -> int:
 def produced(journal: Any, offset: int, acks: int = -1) -> None:
     """A batch of one record that gets this offset."""
     request, response = messages.ProduceRequest, messages.ProduceResponse
-    data = [request.TopicProduceData("t", [request.PartitionProduceData(0, encode_batch([Record(0, 1, None, b"a")]))])]
+    data = [request.TopicProduceData("t", partition_data=[request.PartitionProduceData(0, encode_batch([Record(0, 1, None, b"a")]))])]
     asked = journal.request(1, ApiKey.PRODUCE, 8, request(None, acks, 1_000, data))
     row: Any = response.PartitionProduceResponse(index=0, base_offset=offset)
-    journal.response(1, asked, response(responses=[response.TopicProduceResponse("t", [row])]))
+    journal.response(1, asked, response(responses=[response.TopicProduceResponse("t", partition_responses=[row])]))
 
 
 @good("L-04")

@@ -38,13 +38,13 @@ class SequencedProducer:
     def send(self, batch: bytes, acks: int = -1) -> int:
         """Send these bytes as a batch; the seq of the request."""
         request = messages.ProduceRequest
-        data = [request.TopicProduceData("t", [request.PartitionProduceData(0, batch)])]
+        data = [request.TopicProduceData("t", partition_data=[request.PartitionProduceData(0, batch)])]
         return int(self.journal.request(1, ApiKey.PRODUCE, 8, request(None, acks, 1_000, data)))
 
     def answer(self, asked: int, offset: int = -1, error: int = 0) -> int:
         response = messages.ProduceResponse
         row: Any = response.PartitionProduceResponse(index=0, error_code=error, base_offset=offset)
-        return int(self.journal.response(1, asked, response(responses=[response.TopicProduceResponse("t", [row])])))
+        return int(self.journal.response(1, asked, response(responses=[response.TopicProduceResponse("t", partition_responses=[row])])))
 
     def produce(self, sequence: int, offset: int = -1, error: int = 0, **batch: Any) -> tuple[int, int]:
         """The seqs of request and response."""
