@@ -48,6 +48,9 @@ class MetadataCache:
         self.broker_id = broker_id
         self.brokers: dict[int, CachedBroker] = {}
         self.controller_id: int | None = None
+        self.controller_epoch = -1
+        self.departed: dict[int, CachedBroker] = {}
+        """Brokers that were live and are not, as they were."""
         self.topics: dict[str, CachedTopic] = {}
         self.topic_ids: dict[str, bytes] = {}
         self.generation = 0
@@ -123,10 +126,12 @@ class MetadataCache:
         controller_id = request.controller_id if request.controller_id >= 0 else None
         changed = controller_id != self.controller_id
         self.controller_id = controller_id
+        self.controller_epoch = request.controller_epoch
         if request.live_brokers != self._live_brokers:
             self._live_brokers = request.live_brokers
             brokers = {broker.id: _cached_broker(broker) for broker in request.live_brokers}
             if brokers != self.brokers:
+                self.departed = {each: broker for each, broker in (self.departed | self.brokers).items() if each not in brokers}
                 self.brokers = brokers
                 self.brokers_generation += 1
                 changed = True

@@ -25,6 +25,7 @@ INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__sha
 OPERATIONS_OMITTED = -2147483648
 LISTENER_NOT_FOUND_SINCE = 6
 FLEXIBLE_SINCE = 9
+ERROR_CODE_SINCE = 13
 
 
 @cache
@@ -79,6 +80,14 @@ def topic_bytes(metadata: MetadataCache, topic: CachedTopic, version: int, liste
     return encoded
 
 
+def partition_rows(metadata: MetadataCache, states: Sequence[CachedPartition], listener: str, row: Callable[..., Any]) -> list[Any]:
+    """Partitions as Metadata has them, as rows of DescribeTopicPartitions. Kafka does not know eligible leaders without KRaft."""
+    reachable = {broker_id for broker_id, broker in metadata.brokers.items() if listener in broker.endpoints}
+    kind = messages.MetadataResponse.MetadataResponsePartition
+    made = (_partition(kind, each, metadata.brokers, reachable, FLEXIBLE_SINCE) for each in states)
+    return [row(eligible_leader_replicas=[], last_known_elr=[], **each._asdict()) for each in made]
+
+
 def missing_topic_bytes(
     version: int,
     code: ErrorCode,
@@ -99,14 +108,23 @@ def missing_topic_bytes(
     return _topic_encoder(version)(response)
 
 
-def describe_cluster(metadata: MetadataCache, listener: str, cluster_id: str, cluster_operations: int = OPERATIONS_OMITTED) -> Any:
-    """A DescribeCluster response. Unlike Metadata, it only names the controller if that broker is in the list."""
+def describe_cluster(
+    metadata: MetadataCache, listener: str, cluster_id: str, cluster_operations: int = OPERATIONS_OMITTED, fenced: bool = False
+) -> Any:
+    """A DescribeCluster response. Unlike Metadata, it only names the controller if that broker is in the list. `fenced`: brokers that are
+    not live any more are listed too.
+    """
     broker_type = messages.DescribeClusterResponse.DescribeClusterBroker
     nodes = list(brokers_at(metadata, listener))
+    departed = [
+        broker_type(broker_id, endpoint.host, endpoint.port, broker.rack, is_fenced=True)
+        for broker_id, broker in sorted(metadata.departed.items() if fenced else ())
+        if (endpoint := broker.endpoints.get(listener)) is not None
+    ]
     return messages.DescribeClusterResponse(
         cluster_id=cluster_id,
         controller_id=next((node[0] for node in nodes if node[0] == metadata.controller_id), -1),
-        brokers=[broker_type(broker_id=b, host=e.host, port=e.port, rack=rack) for b, e, rack in nodes],
+        brokers=[broker_type(broker_id=b, host=e.host, port=e.port, rack=rack) for b, e, rack in nodes] + departed,
         cluster_authorized_operations=cluster_operations,
     )
 
@@ -137,7 +155,7 @@ def _frame(metadata: MetadataCache, version: int, listener: str, cluster_id: str
             version,
         )
         flexible = version >= FLEXIBLE_SINCE
-        end = len(empty) - (4 if has_operations else 0) - (1 if flexible else 0)
+        end = len(empty) - (4 if has_operations else 0) - (1 if flexible else 0) - (2 if version >= ERROR_CODE_SINCE else 0)
         frame = metadata.encoded[key] = empty[: end - (1 if flexible else 4)], empty[end:]
     return frame
 

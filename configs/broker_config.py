@@ -69,6 +69,30 @@ class BrokerConfig:
         self.former_passwords = self._encoder("password.encoder.old.secret")
         self.broker_id: int = self.get("broker.id")
 
+    @property
+    def kafka_4(self) -> str | None:
+        """The release of Kafka 4 that the broker stands for, such as 4.4; None if it stands for an older Kafka."""
+        text: str | None = self._switches.get("klamm.as.version")
+        return None if text is None or not text.startswith("4.") else ".".join(text.split(".")[:2])
+
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]:
+        """Name → (lowest, highest) level of each feature that the broker supports. A 3.9 broker with ZooKeeper does not support any."""
+        if self.kafka_4 is None:
+            return {}
+        from klamm.configs.releases.kafka4_releases import supported_features  # few brokers need it
+
+        return supported_features(self.kafka_4)
+
+    @property
+    def first_features(self) -> Mapping[str, int]:
+        """Name → level of each feature that a new cluster of such brokers begins with."""
+        if self.kafka_4 is None:
+            return {}
+        from klamm.configs.releases.kafka4_releases import first_features  # few brokers need it
+
+        return first_features(self.kafka_4)
+
     def get(self, name: str) -> Any:
         """The effective value, with the type of its table row; None if it is not set. Raises KeyError for an unknown name."""
         return self._values[name]

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.configs.releases.inter_broker_protocol import MetadataVersion
-from klamm.configs.releases.kafka_releases import RELEASES
+from klamm.configs.releases.inter_broker_protocol import LATEST_PRODUCTION, MetadataVersion
+from klamm.configs.releases.kafka_releases import RELEASES, is_kafka_4
 
 _NO_LIMIT = (1 << 31) - 1
 
 DEFAULTS: dict[str, tuple[tuple[str, Any], ...]] = {
     "fetch.max.bytes": (("1.0", _NO_LIMIT), ("2.5", 57_671_680)),
     "group.max.session.timeout.ms": (("1.0", 300_000), ("2.3", 1_800_000)),
+    "log.message.timestamp.after.max.ms": (("1.0", (1 << 63) - 1), ("4.0", 3_600_000)),
     "message.max.bytes": (("1.0", 1_000_012), ("2.5", 1_048_588)),
     "offsets.retention.minutes": (("1.0", 1440), ("2.0", 10_080)),
     "producer.id.expiration.ms": (("1.0", 604_800_000), ("3.4", 86_400_000)),
@@ -36,7 +37,7 @@ def defaults_of(release: str) -> dict[str, Any]:
     defaults = {
         name: next(value for since, value in reversed(steps) if RELEASES.index(since) <= order) for name, steps in DEFAULTS.items()
     }
-    protocol = MetadataVersion.of(release)
+    protocol = LATEST_PRODUCTION if is_kafka_4(release) else MetadataVersion.of(release)
     return defaults | {
         "inter.broker.protocol.version": str(protocol),
         "log.message.format.version": str(min(protocol, _MESSAGE_FORMAT_FIXED_SINCE)),

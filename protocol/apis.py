@@ -129,12 +129,15 @@ class About(Enum):
 
 
 class Draft(Enum):
-    """A feature with APIs that Kafka 3.9 does not have: those of draft KIPs, and those of Kafka 4."""
+    """A feature with APIs that Kafka 3.9 does not have: those of draft KIPs, and those of Kafka 4. For a broker that stands for Kafka 4,
+    what brokers of Klamm ask each other is of Kafka 3.
+    """
 
     KIP_179 = "KIP-179"
     REGISTER_BROKER = "RegisterBroker"
     KIP_704 = "KIP-704"
     KAFKA_4 = "Kafka 4"
+    KAFKA_3 = "Kafka 3"
 
 
 class Api(NamedTuple):

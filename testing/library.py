@@ -89,7 +89,7 @@ class Cluster(Contexts[Steered, BlockingCluster, AsyncCluster]):
         With `data_dir` the embedded ZooKeeper and the brokers keep their data there. Without it logs are in memory until the cluster ends,
         also while their broker is down; all logs share `klamm.log.memory.bytes`, and what exceeds it is in temporary files.
 
-        With `as_version`, such as "2.8", the brokers offer the APIs and versions of that Apache Kafka, from 1.0 to 3.9, and have its
+        With `as_version`, such as "2.8", the brokers offer the APIs and versions of that Apache Kafka, from 1.0 to 4.4, and have its
         defaults. `api_versions` narrows single APIs: {"Produce": "0-7"}, or hides them: {"OffsetDelete": "none"}.
 
         With `tls`, `sasl` (PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512) or both, clients and brokers use TLS, and authenticate; `client` of the

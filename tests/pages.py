@@ -495,7 +495,7 @@ def versions_page() -> str:
     """What brokers offer with `--as-version`: the tables of releases, and what stays as in 3.9."""
     from klamm.configs.release_defaults import DEFAULTS
     from klamm.configs.releases.inter_broker_protocol import MetadataVersion
-    from klamm.configs.releases.kafka_releases import RELEASES, steps
+    from klamm.configs.releases.kafka_releases import WITH_ZOOKEEPER, steps
     from klamm.protocol.apis import APIS
 
     lines = [NOTE, (TESTS / "versions" / "page_head.md").read_text()]
@@ -506,7 +506,7 @@ def versions_page() -> str:
     lines += ["", "## Protocol between brokers and message format\n"]
     lines += ["| release | inter.broker.protocol.version | log.message.format.version |", "|---|---|---|"]
     fixed = MetadataVersion.of("3.0-IV1")
-    lines += [f"| {each} | {MetadataVersion.of(each)} | {min(MetadataVersion.of(each), fixed)} |" for each in RELEASES]
+    lines += [f"| {each} | {MetadataVersion.of(each)} | {min(MetadataVersion.of(each), fixed)} |" for each in WITH_ZOOKEEPER]
     lines += ["", "## Other defaults\n", "| config | default since release |", "|---|---|"]
     for name, values in sorted(DEFAULTS.items()):
         lines.append(f"| `{name}` | {', '.join(f'{str(value).lower()} ({since})' for since, value in values)} |")

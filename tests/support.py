@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.configs.releases.kafka_releases import RELEASES as KAFKA_RELEASES
+from klamm.configs.releases.kafka_releases import WITH_ZOOKEEPER as KAFKA_RELEASES
 from klamm.distributions.pythons import SUPPORTED
 from klamm.tests.clients.suites import librdkafka
 from klamm.tests.distributions.zookeepers import RELEASES as ZOOKEEPERS

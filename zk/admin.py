@@ -268,6 +268,21 @@ class AdminZk:
         """Committed offsets in the requested order; None if there is none."""
         return await consumer_offsets.read_offsets(self._session, group_id, partitions)
 
+    async def write_features(self, levels: Mapping[str, int]) -> None:
+        """Change the finalized features in `/feature`: the levels of these names, 0 removes one. The others stay."""
+        while True:
+            node = await self._session.get(paths.FEATURE)
+            if node is None:
+                raise NoNode(paths.FEATURE)
+            found = layout.decode_feature(node.data)
+            changed = {name: {"max_version_level": level} for name, level in levels.items()}
+            features = {name: each for name, each in (found.features | changed).items() if each["max_version_level"] > 0}
+            try:
+                await self._session.set(paths.FEATURE, layout.encode_feature(found._replace(enabled=True, features=features)), node.version)
+            except BadVersion:
+                continue
+            return
+
     async def write_consumer_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets."""
         await consumer_offsets.write_offsets(self._session, group_id, offsets)

@@ -219,7 +219,7 @@ HOST = Host()
 as_version_option = click.option(
     "--as-version",
     type=AsVersion(),
-    help="Offer exactly the APIs and versions of this Apache Kafka, 1.0 to 3.9, with its defaults.",
+    help="Offer exactly the APIs and versions of this Apache Kafka, 1.0 to 4.4, with its defaults.",
 )
 api_version_option = click.option(
     "--api-version",

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from klamm.configs.definitions.types import ConfigError, Values
-from klamm.configs.releases.inter_broker_protocol import MetadataVersion
-from klamm.configs.releases.kafka_releases import release_of, versions_in
-from klamm.protocol.apis import APIS, Api, ApiKey, SentBy
+from klamm.configs.releases import kafka4_releases
+from klamm.configs.releases.inter_broker_protocol import LATEST_PRODUCTION, MetadataVersion
+from klamm.configs.releases.kafka_releases import is_kafka_4, release_of, versions_in
+from klamm.protocol.apis import APIS, Api, ApiKey, Draft, SentBy
 from klamm.protocol.errors import did_you_mean
 
 AS_VERSION = "klamm.as.version"
@@ -81,8 +82,12 @@ def offered_apis(values: Values) -> OfferedApis:
     """What a broker with these configs offers. Raises ConfigError if `klamm.api.versions` names what is not offered anyway."""
     text = values[AS_VERSION]
     release = None if text is None else release_of(text)
+    hidden: Mapping[int, Range] = {}
     if release is None:
-        full = {int(api.key): (api.min_version, api.max_version) for api in APIS.values()}
+        full = {int(api.key): (api.min_version, api.max_version) for api in APIS.values() if api.draft is not Draft.KAFKA_4}
+    elif is_kafka_4(release):
+        hidden = kafka4_releases.between_brokers()
+        full = versions_in(release) | hidden
     else:
         between_klamms = APIS[ApiKey.END_PENDING_TRANSACTIONS]  # whatever release they stand for
         full = versions_in(release) | {int(between_klamms.key): (between_klamms.min_version, between_klamms.max_version)}
@@ -99,8 +104,17 @@ def offered_apis(values: Values) -> OfferedApis:
             raise ConfigError(API_VERSIONS, values[API_VERSIONS], f"{whose} has versions {low}-{high} of {name}")
         else:
             ranges[key] = wanted
-    rows = (APIS[key]._replace(min_version=low, max_version=high) for key, (low, high) in sorted(ranges.items()))
+    rows = [
+        APIS[key]._replace(min_version=low, max_version=high, draft=Draft.KAFKA_3 if key in hidden else _draft(APIS[key]))
+        for key, (low, high) in sorted(ranges.items())
+    ]
+    if hidden:
+        full[ApiKey.PRODUCE] = kafka4_releases.OLDEST_PRODUCE, full[ApiKey.PRODUCE][1]
     return OfferedApis(tuple(rows), full)
+
+
+def _draft(api: Api) -> Draft | None:
+    return None if api.draft is Draft.KAFKA_4 else api.draft
 
 
 def newest_offered(values: Values, key: int, newest: int) -> int | None:
@@ -116,9 +130,9 @@ def check_offered(values: Values) -> None:
     release = None if text is None else release_of(text)
     if release is None:
         return
-    protocol = "inter.broker.protocol.version"
-    if MetadataVersion.of(values[protocol]) > MetadataVersion.of(release):
-        raise ConfigError(protocol, values[protocol], f"must be at most {MetadataVersion.of(release)}, the last one of {AS_VERSION}={text}")
+    protocol, last = "inter.broker.protocol.version", LATEST_PRODUCTION if is_kafka_4(release) else MetadataVersion.of(release)
+    if MetadataVersion.of(values[protocol]) > last:
+        raise ConfigError(protocol, values[protocol], f"must be at most {last}, the last one of {AS_VERSION}={text}")
     for name in ("kip179.enable", "registerbroker.enable"):
         if values[name]:
             raise ConfigError(name, True, f"must be false with {AS_VERSION}: Apache Kafka {release} does not have these APIs")

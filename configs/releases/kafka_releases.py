@@ -1,4 +1,4 @@
-"""The APIs that brokers of Apache Kafka 1.0 to 3.9 list in ApiVersions, in ZooKeeper mode.
+"""The APIs that brokers of Apache Kafka 1.0 to 3.9 list in ApiVersions, in ZooKeeper mode. Those of 4.0 to 4.4 have a table of their own.
 
 There is one line for each API: its name, then `release:version` for each release that has another newest version than the release before.
 The first is the release that lists the API first. No release dropped an API or an old version of one: the oldest version is 0 everywhere.
@@ -8,10 +8,12 @@ brokers that are to look like an older release import this table.
 
 from __future__ import annotations
 
+from klamm.configs.releases import kafka4_releases
 from klamm.protocol.apis import APIS
 
 _RELEASES = "1.0 1.1 2.0 2.1 2.2 2.3 2.4 2.5 2.6 2.7 2.8 3.0 3.1 3.2 3.3 3.4 3.5 3.6 3.7 3.8 3.9"
-RELEASES = tuple(_RELEASES.split())
+WITH_ZOOKEEPER = tuple(_RELEASES.split())
+RELEASES = (*WITH_ZOOKEEPER, *kafka4_releases.RELEASES)
 
 _NEWEST = """
 Produce                       1.0:5 2.0:6 2.1:7 2.4:8 2.8:9 3.7:10 3.8:11
@@ -80,10 +82,15 @@ ConsumerGroupDescribe         3.8:0
 
 
 def release_of(text: str) -> str | None:
-    """The release of a version: `2.8` of `2.8` and of `2.8.1`. None if it is not from 1.0 to 3.9."""
+    """The release of a version: `2.8` of `2.8` and of `2.8.1`. None if it is not from 1.0 to 4.4."""
     parts = text.split(".")
     release = ".".join(parts[:2])
     return release if release in RELEASES and len(parts) <= 3 and all(part.isdecimal() for part in parts) else None
+
+
+def is_kafka_4(release: str) -> bool:
+    """Whether this is a release in KRaft mode."""
+    return release in kafka4_releases.RELEASES
 
 
 def steps() -> dict[int, list[tuple[str, int]]]:
@@ -96,6 +103,8 @@ def steps() -> dict[int, list[tuple[str, int]]]:
 def versions_in(release: str) -> dict[int, tuple[int, int]]:
     """API key → (oldest, newest) version that a broker of this release lists. Raises ValueError for an unknown release."""
     order = RELEASES.index(release)
+    if is_kafka_4(release):
+        return kafka4_releases.versions_in(release)
     listed = {}
     for key, changes in steps().items():
         for since, newest in changes:

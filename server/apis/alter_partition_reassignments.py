@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45), version 0: move replicas of partitions to other brokers (KIP-455, controller 11.1).
+"""AlterPartitionReassignments (45), version 0, of Kafka 4 0-1: move replicas of partitions to other brokers (KIP-455, controller 11.1).
 
 Needs ALTER on the cluster. A null list of replicas cancels a reassignment. The controller responds when the reassignments have begun, not
 when they are complete; TimeoutMs is not used. If a partition is named twice, the last entry counts.
@@ -13,6 +13,7 @@ from klamm.seams.pace import SLICE, Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
+OTHER_NUMBER = "The request does not allow another number of replicas."
 _NO_TEXT = ""
 
 
@@ -37,6 +38,30 @@ async def handle(ctx: Context, request: messages.AlterPartitionReassignmentsRequ
         by_topic.setdefault(tp.topic, []).append(row)
     topics = [response.ReassignableTopicResponse(name=name, partitions=rows) for name, rows in by_topic.items()]
     return response(error_message=_NO_TEXT, responses=topics)
+
+
+async def handle_as_kafka_4(
+    ctx: Context, request: messages.AlterPartitionReassignmentsRequest
+) -> messages.AlterPartitionReassignmentsResponse:
+    """The same; in version 1 a request may forbid other numbers of replicas (KIP-860)."""
+    forbidden, allowed = [], []
+    for topic in request.topics:
+        other = [] if request.allow_replication_factor_change else [p for p in topic.partitions if _has_other_number(ctx, topic.name, p)]
+        forbidden += [topic._replace(partitions=other)] if other else []
+        allowed.append(topic._replace(partitions=[p for p in topic.partitions if p not in other]))
+    response = await handle(ctx, request._replace(topics=allowed))
+    refused = refuse(request._replace(topics=forbidden), ctx.api_version, ErrorCode.INVALID_REPLICATION_FACTOR, OTHER_NUMBER)
+    return response._replace(
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=response.error_message or None,
+        responses=[*response.responses, *refused.responses],
+    )
+
+
+def _has_other_number(
+    ctx: Context, topic: str, wanted: messages.AlterPartitionReassignmentsRequest.ReassignablePartition
+) -> bool:
+    known = ctx.services.metadata.partition(topic, wanted.partition_index)
+    return known is not None and wanted.replicas is not None and len(wanted.replicas) != len(known.replicas)
 
 
 def refuse(

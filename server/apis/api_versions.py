@@ -1,4 +1,4 @@
-"""ApiVersions (18), versions 0-4: the APIs and versions that this broker supports.
+"""ApiVersions (18), versions 0-4, of Kafka 4.4 0-5: the APIs and versions that this broker supports.
 
 The list comes from the table of handlers. It is that of Kafka: the APIs of drafts are served to everybody, but listed only to Klamm's own
 brokers and tools, which name themselves; other tools guess Kafka's release from the list (docs/adr/0024). From version 3 on the client
@@ -20,6 +20,9 @@ from klamm.server.requests.context import Context
 _API = messages.APIS[18]
 _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
+LEVEL_0_SINCE = 4
+"""Since this version a supported feature may have level 0 as its lowest."""
+
 UNSUPPORTED_BODY = struct.pack(">hihhh", ErrorCode.UNSUPPORTED_VERSION, 1, _API.key, _API.min_version, _API.max_version)
 
 
@@ -30,12 +33,17 @@ def handle(ctx: Context, request: messages.ApiVersionsRequest) -> messages.ApiVe
         return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     is_own = ctx.api_version >= 3 and request.client_software_name in (ADMIN_SOFTWARE, BROKER_SOFTWARE)
     row = messages.ApiVersionsResponse.ApiVersion
-    features = ctx.services.features.current
+    features, supports = ctx.services.features.current, messages.ApiVersionsResponse.SupportedFeatureKey
     finalized = messages.ApiVersionsResponse.FinalizedFeatureKey
     return messages.ApiVersionsResponse(
         api_keys=[
             row(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
             for api in ctx.services.offered if is_own or not api.draft
+        ],
+        supported_features=[
+            supports(name=name, min_version=low, max_version=high)
+            for name, (low, high) in sorted(ctx.services.features.supported.items())
+            if low > 0 or ctx.api_version >= LEVEL_0_SINCE
         ],
         finalized_features_epoch=features.epoch,
         finalized_features=[

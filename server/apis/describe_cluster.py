@@ -1,8 +1,9 @@
-"""DescribeCluster (60), versions 0-1: the brokers in this broker's metadata cache, the controller and the cluster id.
+"""DescribeCluster (60), versions 0-1, of Kafka 4 0-2: the brokers in this broker's metadata cache, the controller and the cluster id.
 
 From version 1 on the request says what to describe: brokers (1) or controllers (2). A broker does not describe controllers: it responds
 with MISMATCHED_ENDPOINT_TYPE. Any other type gets UNSUPPORTED_ENDPOINT_TYPE. The client's authorized operations on the cluster are included
-on request; there are none if the client does not have DESCRIBE.
+on request; there are none if the client does not have DESCRIBE. Since version 2 brokers that are not live are included on request, as
+fenced: those of which this broker knew an endpoint.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def handle(ctx: Context, request: messages.DescribeClusterRequest) -> messages.D
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
         operations = ctx.authorized_operations(ResourceType.CLUSTER) if allowed else 0
     services = ctx.services
-    return metadata_responses.describe_cluster(services.metadata, ctx.peer.listener, services.identity.cluster_id, operations)
+    return metadata_responses.describe_cluster(
+        services.metadata, ctx.peer.listener, services.identity.cluster_id, operations, request.include_fenced_brokers
+    )
 
 
 def refuse(

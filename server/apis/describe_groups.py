@@ -1,7 +1,8 @@
-"""DescribeGroups (15), versions 0-5: state, protocol and members of groups.
+"""DescribeGroups (15), versions 0-5, of Kafka 4 0-6: state, protocol and members of groups.
 
-A group that does not exist is described as `Dead`, without an error. Only a stable group shows its protocol, and what its members sent and
-were assigned. Needs DESCRIBE on the group. Source: wire 5 and 12, `KafkaApis.handleDescribeGroupsRequest` of Apache Kafka 3.9.1.
+A group that does not exist is described as `Dead`, before version 6 without an error. Only a stable group shows its protocol, and what its
+members sent and were assigned. Needs DESCRIBE on the group.
+Source: wire 5 and 12, `KafkaApis.handleDescribeGroupsRequest` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.seams.pace import Pace
 from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
+
+NOT_FOUND_SINCE = 6
 
 
 async def handle(ctx: Context, request: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
@@ -32,7 +35,10 @@ async def handle(ctx: Context, request: messages.DescribeGroupsRequest) -> messa
             continue
         asked = request.include_authorized_operations
         operations = ctx.authorized_operations(ResourceType.GROUP, group_id) if asked else OPERATIONS_OMITTED
-        rows.append(_described(group_id, group, operations))
+        row = _described(group_id, group, operations)
+        if group is None and ctx.api_version >= NOT_FOUND_SINCE:
+            row = row._replace(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} not found.")
+        rows.append(row)
     return messages.DescribeGroupsResponse(groups=denied + rows)
 
 

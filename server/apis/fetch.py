@@ -1,4 +1,4 @@
-"""Fetch (1), versions 0-17: records for consumers and followers.
+"""Fetch (1), versions 0-17, of Kafka 4 4-18: records for consumers and followers.
 
 The partitions to fetch come from the fetch session, or from the request if it has none (`broker/fetch_sessions.py`). Each partition is read
 by `broker/fetch_reads.py`, in the order of the session, until the response is full. The first partition with records gives at least one

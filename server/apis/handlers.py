@@ -159,7 +159,12 @@ def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     """The APIs that a broker with these configs serves; those that are switched off are unknown to it."""
     has_recovery = config.inter_broker_protocol_version.has_leader_recovery and config.get("kip704.recovery.transactions") != "leave"
     drafts = {Draft.KIP_179: config.get("kip179.enable"), Draft.REGISTER_BROKER: config.is_registerbroker_on, Draft.KIP_704: has_recovery}
-    handlers = {key: handler for key, handler in HANDLERS.items() if (draft := APIS[key].draft) is None or drafts[draft]}
+    every = HANDLERS
+    if config.kafka_4 is not None:
+        from klamm.server.apis.kafka4_handlers import HANDLERS_OF_4  # few brokers need these
+
+        every, drafts[Draft.KAFKA_4] = HANDLERS | HANDLERS_OF_4, True
+    handlers = {key: handler for key, handler in every.items() if (draft := APIS[key].draft) is None or drafts[draft]}
     handlers |= {key: _unsupported(HANDLERS[key]) for key in _hidden(config)}
     if not config.is_narrowed:
         return handlers

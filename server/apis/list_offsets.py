@@ -1,4 +1,4 @@
-"""ListOffsets (2), versions 0-9: find offsets by timestamp.
+"""ListOffsets (2), versions 0-9, of Kafka 4 1-11: find offsets by timestamp.
 
 Timestamps below zero are special: -1 is the latest offset that the client may read, -2 the earliest offset, -3 the offset of the record
 with the largest timestamp (version 7 and later), -4 the earliest offset on this broker (8 and later), -5 the last offset in tiered storage
@@ -26,8 +26,8 @@ from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
 CONSUMER, DEBUGGER = -1, -2
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 """Special timestamp → first version that knows it."""
 NOT_AVAILABLE_SINCE, EPOCHS_SINCE = 5, 4
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -127,7 +127,7 @@ async def _place(replica: HostedPartition, timestamp: int, end_offset: int, is_c
     """The offset for the timestamp, below `end_offset` if it is that of a record; None if there is none. Raises ApiError."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Place(replica.log_start_offset, UNKNOWN, _first_epoch(replica))
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return Place(UNKNOWN)
     if timestamp != LATEST:
         place = await _search(replica, timestamp)

@@ -1,12 +1,14 @@
-"""ListTransactions (66), versions 0-1: the transactional ids that this broker coordinates.
+"""ListTransactions (66), versions 0-1, of Kafka 4 0-2: the transactional ids that this broker coordinates.
 
 Filters are states, producer ids, and from version 1 on the time since the transaction began, in milliseconds; a state that does not exist
 is named in the response. While a partition of the transaction topic is being loaded, the code is COORDINATOR_LOAD_IN_PROGRESS, and nothing
-is listed. Transactional ids without DESCRIBE are left out.
+is listed. Transactional ids without DESCRIBE are left out. Version 2 has a pattern that the whole id must match.
 Source: wire 5 and 13, `TransactionStateManager.listTransactionStates` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
+
+import re
 
 from klamm.broker.transactions.states import STATES
 from klamm.protocol import messages
@@ -23,6 +25,10 @@ async def handle(ctx: Context, request: messages.ListTransactionsRequest) -> mes
         return refuse(request, ctx.api_version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {STATES[each] for each in request.state_filters if each in STATES} if request.state_filters else None
     duration_ms = request.duration_filter if ctx.api_version >= 1 else ANY_DURATION
+    try:
+        pattern = re.compile(request.transactional_id_pattern or "")
+    except re.error:
+        return refuse(request, ctx.api_version, ErrorCode.INVALID_REGULAR_EXPRESSION)
     row = messages.ListTransactionsResponse.TransactionState
     return messages.ListTransactionsResponse(
         unknown_state_filters=list(dict.fromkeys(each for each in request.state_filters if each not in STATES)),
@@ -30,6 +36,7 @@ async def handle(ctx: Context, request: messages.ListTransactionsRequest) -> mes
             row(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state)
             for each in transactions.listed(states, set(request.producer_id_filters), duration_ms)
             if ctx.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id, logs=False)
+            and (not pattern.pattern or pattern.fullmatch(each.transactional_id))
         ],
     )
 

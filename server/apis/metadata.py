@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0-12: the brokers, the controller and topics with their partitions, from this broker's metadata cache.
+"""Metadata (3), versions 0-12, of Kafka 4 0-13: brokers, controller and topics with their partitions, from this broker's metadata cache.
 
 In version 0 an empty list means all topics. In later versions null means all topics, and an empty list means none. A request names topics;
 from version 12 on it can have topic ids instead: if a request has one id, its names are ignored. An unknown id gets UNKNOWN_TOPIC_ID and a
@@ -61,7 +61,7 @@ def handle(
 def refuse(request: messages.MetadataRequest, version: int, code: ErrorCode, message: str | None = None) -> messages.MetadataResponse:
     topic_type = messages.MetadataResponse.MetadataResponseTopic
     topics = [topic_type(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or ()]
-    return messages.MetadataResponse(topics=topics)
+    return messages.MetadataResponse(topics=topics, error_code=code)
 
 
 async def _many_topics(

@@ -23,10 +23,6 @@ from klamm.zk.session.session import ZkSession
 log = logging.getLogger(__name__)
 
 
-SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({})
-"""Name → (lowest, highest) level of each supported feature. A 3.9 broker with ZooKeeper does not support any."""
-
-
 class Features(NamedTuple):
     """Version levels of finalized features by name, and their epoch, -1 if unknown."""
 
@@ -35,12 +31,17 @@ class Features(NamedTuple):
 
 
 class FeatureCache:
-    """The features from the last read."""
+    """The features from the last read. `supported`: name → (lowest, highest) level of each feature that this broker supports."""
 
-    __slots__ = ("current",)
+    __slots__ = ("current", "supported")
 
-    def __init__(self) -> None:
+    def __init__(self, supported: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
         self.current = Features()
+        self.supported = supported
+
+    def level(self, name: str) -> int:
+        """The finalized level of a feature; 0 if it is not finalized."""
+        return self.current.finalized.get(name, 0)
 
 
 class FeatureWatch:

@@ -35,7 +35,7 @@ from klamm.server.coordinators.phases import all_of
 from klamm.server.faults.fault import BrokerFaults
 from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.ground.background import BackgroundTasks
-from klamm.server.ground.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
+from klamm.server.ground.features import FeatureCache, Features, FeatureWatch
 from klamm.server.groups.group_coordinator import GroupCoordinator, GroupOptions
 from klamm.server.lifecycle.config_application import FETCHERS, RECOVERY_MODE, ConfigApplication, controller_options
 from klamm.server.lifecycle.disks import Disks, are_on_disk
@@ -94,7 +94,7 @@ class BrokerParts:
 def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) -> BrokerParts:
     """The parts of a broker with this foundation, connected. `journal` is there if the broker keeps one."""
     config, seams, clock, broker_id = base.config, base.seams, base.clock, base.broker_id
-    background, features, metadata = BackgroundTasks(), FeatureCache(), MetadataCache(broker_id)
+    background, features, metadata = BackgroundTasks(), FeatureCache(base.config.supported_features), MetadataCache(broker_id)
     feature_watch = _feature_watch(base, features, fitness, background)
     quotas = ReplicationQuotas(broker_id, config.get, clock)
     disks = Disks(config, clock, seams.random.getrandbits, quotas.moves) if are_on_disk(config) else None
@@ -242,7 +242,7 @@ def _feature_watch(base: Foundation, features: FeatureCache, fitness: Fitness, b
     def changed(read: Features) -> None:
         features.current = read
         base.listeners.clear_response_caches()
-        unsupported = unsupported_features(SUPPORTED_FEATURES, read.finalized)
+        unsupported = unsupported_features(features.supported, read.finalized)
         if unsupported and fitness.reason is None:
             fitness.fail(f"/feature has finalised features that this broker does not support: {', '.join(unsupported)}")
             log.error("broker %d: %s", base.broker_id, fitness.reason)
@@ -273,7 +273,8 @@ def _store(base: Foundation, feature_watch: FeatureWatch | None, on_event: Calla
     if feature_watch is None:
         return ZkStore(base.zk, on_event, ZkStoreOptions(None))
     timeout_s = zookeeper_timeout_ms(base.config) / 1000
-    options = ZkStoreOptions(base.config.inter_broker_protocol_version.feature_node_version)
+    first_features = tuple(sorted(base.config.first_features.items()))
+    options = ZkStoreOptions(base.config.inter_broker_protocol_version.feature_node_version, first_features)
     return ZkStore(base.zk, on_event, options, partial(feature_watch.wait_for, timeout_s=timeout_s))
 
 

@@ -144,7 +144,8 @@ class BrokerRegistration:
             log.warning("broker %d: cannot register the new listeners before the next ZooKeeper session: %s", broker_id, error)
 
     def _broker(self) -> Broker:
-        return Broker(self._identity.broker_id, -1, self.advertised, self._config.get("broker.rack"))
+        features = tuple((name, low, high) for name, (low, high) in sorted(self._config.supported_features.items()))
+        return Broker(self._identity.broker_id, -1, self.advertised, self._config.get("broker.rack"), features)
 
     @property
     def _json_version(self) -> int:

@@ -35,7 +35,7 @@ def narrowed(handlers: Mapping[int, Handler], offered: OfferedApis, config: Brok
         if key not in offered.full:
             continue
         row, full = rows.get(key), offered.full[key]
-        versions = NO_VERSION if row is None else (row.min_version, row.max_version)
+        versions = NO_VERSION if row is None else (max(row.min_version, full[0]), row.max_version)
         if APIS[key].sent_by is SentBy.BOTH and not APIS[key].cluster_action and versions != full:
             made[key] = handler._replace(handle=partial(_handle_shared, handler, versions, config), versions=full)
         elif row is not None and key == ApiKey.API_VERSIONS:

@@ -7,16 +7,16 @@ import pytest
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import ConfigError
 from klamm.configs.describe import ConfigSource, describe_broker
-from klamm.configs.releases.kafka_releases import RELEASES, versions_in
+from klamm.configs.releases.kafka_releases import WITH_ZOOKEEPER, versions_in
 from klamm.protocol import messages
-from klamm.protocol.apis import ADMIN_SOFTWARE, APIS, BROKER_SOFTWARE, ApiKey
+from klamm.protocol.apis import ADMIN_SOFTWARE, APIS, BROKER_SOFTWARE, ApiKey, Draft
 from klamm.server.apis.handlers import offered_by
 from klamm.tests.protocol import golden
 from klamm.tests.services import make_services, respond
 
 AS, RANGES, PROTOCOL = "klamm.as.version", "klamm.api.versions", "inter.broker.protocol.version"
 REFUSED = [
-    ({AS: "4.0"}, AS, "must be a version of Apache Kafka from 1.0 to 3.9"),
+    ({AS: "4.5"}, AS, "must be a version of Apache Kafka from 1.0 to 4.4"),
     ({RANGES: "Prduce=0-7"}, RANGES, "there is no API 'Prduce'; did you mean Produce?"),
     ({RANGES: "xyz=0"}, RANGES, "there is no API 'xyz'"),
     ({RANGES: "Produce"}, RANGES, "'Produce' is not NAME=LOW-HIGH or NAME=none, such as Produce=0-7"),
@@ -59,7 +59,7 @@ def ranges_of(made: BrokerConfig) -> dict[int, tuple[int, int]]:
 
 
 def test_without_these_configs_all_is_offered() -> None:
-    everything = {api.key: (api.min_version, api.max_version) for api in APIS.values()}
+    everything = {api.key: (api.min_version, api.max_version) for api in APIS.values() if api.draft is not Draft.KAFKA_4}
     hidden = {ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH}
     assert ranges_of(config()) == {key: versions for key, versions in everything.items() if key not in hidden}
 
@@ -80,7 +80,7 @@ async def test_a_client_sees_the_list_of_kafka(version: int, properties: dict[st
 
 
 @pytest.mark.parametrize("software", ["apache-kafka-java", ADMIN_SOFTWARE, BROKER_SOFTWARE])
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", WITH_ZOOKEEPER)
 async def test_a_client_sees_the_list_of_the_release(release: str, software: str) -> None:
     """`versions_in` is what was measured at a broker of the release (`test_kafka_releases.py`). Brokers of Klamm ask each other how
     transactions end, whatever release they stand for."""

@@ -134,11 +134,13 @@ class ZkFeature(ZkArea):
     """`/feature` in the format for the inter-broker protocol."""
 
     _feature_version: int | None
+    _first_features: tuple[tuple[str, int], ...]
     _feature_seen: Callable[[int], Awaitable[None]]
 
     async def setup_feature(self) -> None:
         version = self._feature_version
-        wanted = FeatureNode(1, False, {}) if version is None else FeatureNode(version, True, {})
+        first = {name: {"max_version_level": level} for name, level in self._first_features}
+        wanted = FeatureNode(1, False, {}) if version is None else FeatureNode(version, True, first)
         while True:
             node = await self._session.get(paths.FEATURE)
             if node is None:

@@ -23,10 +23,11 @@ from klamm.zk.store.topics import ZkPartitionStates, ZkTopicDeletions, ZkTopics
 @dataclass(frozen=True, slots=True)
 class ZkStoreOptions:
     """Options that depend on the inter-broker protocol: the JSON version of `/feature` (2 since 3.3, 1 since 2.7), or None if it has no
-    features.
+    features. `first_features`: names and finalized levels, for a cluster that has no `/feature` yet.
     """
 
     feature_version: int | None = 2
+    first_features: tuple[tuple[str, int], ...] = ()
 
 
 async def _not_awaited(version: int) -> None:
@@ -61,7 +62,8 @@ class ZkStore(
         `/feature`.
         """
         super().__init__(session, Fence(session), on_event)
-        self._feature_version = (options if options is not None else ZkStoreOptions()).feature_version
+        wanted = options if options is not None else ZkStoreOptions()
+        self._feature_version, self._first_features = wanted.feature_version, wanted.first_features
         self._feature_seen = feature_seen
 
     def follow_versions(self) -> dict[str, int]:

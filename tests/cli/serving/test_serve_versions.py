@@ -25,7 +25,7 @@ def test_serve_takes_a_version_and_ranges_and_gives_them_to_brokers_in_processes
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--as-version", "0.11"), "Invalid value for '--as-version': '0.11' is not a version of Apache Kafka from 1.0 to 3.9"),
+        (("--as-version", "0.11"), "Invalid value for '--as-version': '0.11' is not a version of Apache Kafka from 1.0 to 4.4"),
         (("--api-version", "Fech=1"), "Invalid value for '--api-version': there is no API 'Fech'; did you mean Fetch?"),
         (("--as-version", "1.0", "--api-version", "Fetch=0-7"), "Apache Kafka 1.0 has versions 0-6 of Fetch"),
         (("--api-version", "CreateTopics=none", "--topic", "t"), "the cluster needs CreateTopics, which klamm.api.versions hides"),
