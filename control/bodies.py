@@ -14,7 +14,7 @@ import msgspec
 from klamm.broker.log.slow_disk import DiskOperation
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused, is_number
-from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.apis import APIS, ApiKey, Draft
 from klamm.protocol.errors import ErrorCode, did_you_mean
 from klamm.protocol.nouns import id_of
 from klamm.server.faults import message_parts
@@ -317,8 +317,8 @@ def _filter_of(body: FilterBody, brokers: list[int]) -> RequestFilter:
         low, high = body.versions
         if low > high:
             raise Refused(f"versions: {low} is above {high}")
-        if api is not None and (high < APIS[api].min_version or low > APIS[api].max_version):
-            raise Refused(f"{APIS[api].name} has versions {APIS[api].min_version}-{APIS[api].max_version}: {low}-{high} cannot match")
+        if api is not None and (high < APIS[api].min_version or low > APIS[api].last_version):
+            raise Refused(f"{APIS[api].name} has versions {APIS[api].min_version}-{APIS[api].last_version}: {low}-{high} cannot match")
     if api is not None and values:
         keys = frozenset(_coordinator_keys(api, values))
         name = APIS[api].name
@@ -409,7 +409,7 @@ def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
     from klamm.server.apis.handlers import HANDLERS
 
     name = APIS[api].name
-    if api not in HANDLERS:
+    if api not in HANDLERS and APIS[api].draft is not Draft.KAFKA_4:
         raise Refused(f"brokers do not serve {name}")
     if effect.throttle_time_ms is not None:
         versions = _versions_of(f"{name}Response", "throttle_time_ms")

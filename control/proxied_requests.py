@@ -27,7 +27,7 @@ from klamm.server.requests.fault_handlers import Real, handle_faulty
 if TYPE_CHECKING:
     from klamm.server.requests.fault_handlers import RefuseRequest
 
-_DECODED = {int(key): api.max_version for key, api in APIS.items() if key != ApiKey.API_VERSIONS}
+_DECODED = {int(key): api.last_version for key, api in APIS.items() if key != ApiKey.API_VERSIONS}
 
 
 class Topic(NamedTuple):

@@ -46,11 +46,11 @@ _SPECIAL_REQUESTS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.API_VERSIONS), *m
 _PLAIN_REQUESTS = {
     key << 16 | version: key << 16 | version if key in SPECIAL_RESPONSES else 0
     for key, api in APIS.items()
-    for version in range(api.min_version, api.max_version + 1)
+    for version in range(api.min_version, api.last_version + 1)
     if key not in _SPECIAL_REQUESTS or (key == ApiKey.API_VERSIONS and version < 3)
 }
 """API key and version as one number, for requests that are written unchanged → this number if the response is special, otherwise 0."""
-_PRODUCE_REQUESTS = range(APIS[ApiKey.PRODUCE].max_version + 1)
+_PRODUCE_REQUESTS = range(APIS[ApiKey.PRODUCE].last_version + 1)
 """The same numbers for Produce requests, because the key of Produce is 0."""
 _pack_plain = PLAIN_REQUEST.pack
 _pack_response = RESPONSE.pack

@@ -142,6 +142,9 @@ class InactiveController:
 class LostStore:
     """The store of a broker whose ZooKeeper session is over."""
 
+    async def write_features(self, levels: Mapping[str, int]) -> None:
+        raise StoreLost("no session")
+
     async def topics(self) -> list[str]:
         raise StoreLost("no session")
 

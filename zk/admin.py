@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from klamm.controller.values import Assignment, Broker, BrokerState, LeaderAndIsr, StoredTopic, WriteOutcome
+from klamm.controller.values import Assignment, Broker, BrokerState, LeaderAndIsr, StoredTopic, StoreRefused, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.zk import config_nodes, consumer_offsets, registration
@@ -273,7 +273,7 @@ class AdminZk:
         while True:
             node = await self._session.get(paths.FEATURE)
             if node is None:
-                raise NoNode(paths.FEATURE)
+                raise StoreRefused(f"{paths.FEATURE} does not exist")
             found = layout.decode_feature(node.data)
             changed = {name: {"max_version_level": level} for name, level in levels.items()}
             features = {name: each for name, each in (found.features | changed).items() if each["max_version_level"] > 0}

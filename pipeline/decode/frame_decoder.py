@@ -83,7 +83,7 @@ def _new_plan(is_request: bool, key: int, version: int) -> Plan | Reason:
     api = APIS.get(key)
     if api is None:
         return Reason.UNKNOWN_KEY
-    if not api.min_version <= version <= api.max_version:
+    if not api.min_version <= version <= api.last_version:
         return Reason.UNKNOWN_VERSION
     name = f"{api.name}{'Request' if is_request else 'Response'}"
     header = api.request_header_version(version) if is_request else api.response_header_version(version)

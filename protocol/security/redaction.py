@@ -168,7 +168,7 @@ class SaslGuard:
 
 def _is_known(key: int, version: int) -> bool:
     api = APIS.get(key)
-    return api is not None and api.min_version <= version <= api.max_version
+    return api is not None and api.min_version <= version <= api.last_version
 
 
 def _is_exact(frame: bytes, header: messages.RequestHeader, start: int) -> bool:

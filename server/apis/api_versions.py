@@ -20,6 +20,9 @@ from klamm.server.requests.context import Context
 _API = messages.APIS[18]
 _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
+BROKER_SINCE, NO_NODE = 5, -1
+"""Since this version a request can say which broker of which cluster it is for."""
+
 LEVEL_0_SINCE = 4
 """Since this version a supported feature may have level 0 as its lowest."""
 
@@ -31,6 +34,9 @@ def handle(ctx: Context, request: messages.ApiVersionsRequest) -> messages.ApiVe
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    code = _wrong_broker(ctx, request) if ctx.api_version >= BROKER_SINCE else ErrorCode.NONE
+    if code is not ErrorCode.NONE:
+        return messages.ApiVersionsResponse(error_code=code)
     is_own = ctx.api_version >= 3 and request.client_software_name in (ADMIN_SOFTWARE, BROKER_SOFTWARE)
     row = messages.ApiVersionsResponse.ApiVersion
     features, supports = ctx.services.features.current, messages.ApiVersionsResponse.SupportedFeatureKey
@@ -50,6 +56,15 @@ def handle(ctx: Context, request: messages.ApiVersionsRequest) -> messages.ApiVe
             finalized(name=name, max_version_level=level, min_version_level=level) for name, level in sorted(features.finalized.items())
         ],
     )
+
+
+def _wrong_broker(ctx: Context, request: messages.ApiVersionsRequest) -> ErrorCode:
+    """Whether this is the broker that the client wants to connect to (KIP-1242); if not, the client has to bootstrap again."""
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return ErrorCode.INVALID_REQUEST
+    identity = ctx.services.identity
+    is_right = request.cluster_id is None or (request.cluster_id, request.node_id) == (identity.cluster_id, identity.broker_id)
+    return ErrorCode.NONE if is_right else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def refuse(request: messages.ApiVersionsRequest, version: int, code: ErrorCode, message: str | None = None) -> messages.ApiVersionsResponse:

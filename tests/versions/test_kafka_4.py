@@ -181,7 +181,7 @@ async def test_an_update_of_a_feature_is_refused_in_the_words_of_kafka_4(
     assert await updated(client, (name, level, how)) == (ErrorCode.INVALID_UPDATE_VERSION, start + reason)
 
 
-REFUSED = {
+REFUSED: dict[ApiKey, dict[str, Any]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: {"group_id": "g", "member_id": "m"},
     ApiKey.SHARE_GROUP_HEARTBEAT: {"group_id": "g", "member_id": "m"},
     ApiKey.SHARE_FETCH: {"group_id": "g", "member_id": "m"},
@@ -227,3 +227,26 @@ async def test_topics_with_ids_in_place_of_names_take_records_and_offsets(client
     assert {t.topic_id: (row.error_code, row.committed_offset) for t in group.topics for row in t.partitions} == {
         ids[0]: (ErrorCode.UNKNOWN_TOPIC_ID, -1), ids[1]: (0, 7)
     }
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        (None, -1, ErrorCode.NONE), ("right", 1, ErrorCode.NONE), ("right", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED), ("right", -1, ErrorCode.INVALID_REQUEST), (None, 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_client_that_wants_another_broker_or_cluster_must_bootstrap_again(
+    client: Client, cluster_id: str | None, node_id: int, code: ErrorCode
+) -> None:
+    if cluster_id == "right":
+        cluster_id = (await client.ask(messages.MetadataRequest(topics=[]), 13)).cluster_id
+    response = await client.ask(messages.ApiVersionsRequest("kcat", "1", cluster_id, node_id), 5)
+    assert (response.error_code, bool(response.api_keys)) == (code, code is ErrorCode.NONE)
+
+
+async def test_a_fault_tells_a_client_to_bootstrap_again(cluster: BlockingCluster, client: Client) -> None:
+    with cluster.fault(api="Metadata", error="REBOOTSTRAP_REQUIRED"):
+        response = await client.ask(messages.MetadataRequest(topics=None), 13)
+        assert (response.error_code, response.topics) == (ErrorCode.REBOOTSTRAP_REQUIRED, [])
+    assert (await client.ask(messages.MetadataRequest(topics=None), 13)).error_code == 0

@@ -165,7 +165,7 @@ LENGTH_2 = b"\0\0\0\2"
     ("row", "flags", "reason"),
     [
         pytest.param((0, 9999, 0, b"\0\0\0\x0a" + bytes(10)), 0, Reason.UNKNOWN_KEY, id="key"),
-        pytest.param((0, 3, 13, b"\0\0\0\x0a" + bytes(10)), 0, Reason.UNKNOWN_VERSION, id="version"),
+        pytest.param((0, 3, 14, b"\0\0\0\x0a" + bytes(10)), 0, Reason.UNKNOWN_VERSION, id="version"),
         pytest.param((0, 3, -1, b"\0\0\0\x0a" + bytes(10)), 0, Reason.UNKNOWN_VERSION, id="negative version"),
         pytest.param((1, None, None, b"\0\0\0\x04" + bytes(4)), 0, Reason.NO_REQUEST, id="response to nothing"),
         pytest.param((1, 3, 0, b"\0\0\0\x04" + bytes(4)), Flag.UNMATCHED, Reason.NO_REQUEST, id="response to no open request"),
