@@ -79,7 +79,7 @@ class FetchPartition:
 
     def update(self, request: messages.FetchRequest.FetchPartition) -> None:
         """Adopt the values of a later request."""
-        _, self.current_leader_epoch, self.fetch_offset, self.last_fetched_epoch, self.log_start_offset, self.max_bytes, _ = request
+        _, self.current_leader_epoch, self.fetch_offset, self.last_fetched_epoch, self.log_start_offset, self.max_bytes, _, _ = request
 
     def watch(self, replica: HostedPartition | None) -> None:
         """Watch this replica instead of the former one; None for none."""

@@ -57,10 +57,10 @@ class ProducerLog(LocalLog):
         if self._verifications is not None:
             self._verifications.remove_expired(now_ms, expiration_ms)
 
-    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification | None:
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, adds: bool = False) -> Verification | None:
         """A verification for records of a transaction with this first sequence number; None if the producer has an open transaction here,
-        which makes it superfluous."""
-        if self.is_in_transaction(producer_id):
+        which makes it superfluous. `adds`: of transactions v2, each of which has an epoch of its own."""
+        if self.has_open_transaction(producer_id, epoch) if adds else self.is_in_transaction(producer_id):
             return None
         if self._verifications is None:
             self._verifications = Verifications()

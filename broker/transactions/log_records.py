@@ -1,8 +1,8 @@
 """The records of the transaction topic, both ways. Each says all of one transactional id.
 
 Key and value begin with their version as int16; a value of None deletes the key. Records with other keys are those of later brokers: they
-are passed over, but for `LOSS`. Version 0 is written, as Apache Kafka 3.9.1 writes it with ZooKeeper; version 1 has the same fields in
-flexible form.
+are passed over, but for `LOSS`. Version 0 is written, as Apache Kafka 3.9.1 writes it with ZooKeeper; version 1, which is flexible,
+for transactions v2 (KIP-890).
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.nouns import TopicPartition
 
-KEY, VALUE = 0, 0
+KEY, VALUE, VALUE_OF_V2 = 0, 0, 1
+TRANSACTIONS_V2 = 2
 LOSS: tuple[bytes, bytes] = ((7040).to_bytes(2, "big"), b"")
 """The record of a leader of Klamm that was elected uncleanly: the log may have lost records that were before it. Apache Kafka passes over
 it, as its key has an unknown version."""
 
 
 class StoredTransaction(NamedTuple):
-    """What a record says. Times are milliseconds since 1970; `start_ms` is -1 if no transaction has begun since the last InitProducerId."""
+    """What a record says. Times are milliseconds since 1970; `start_ms` is -1 if no transaction has begun since the last InitProducerId.
+
+    `is_v2`: the client ended the transaction in version 2 (KIP-890): the epoch is the one after that of its records.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -32,6 +36,7 @@ class StoredTransaction(NamedTuple):
     partitions: tuple[TopicPartition, ...]
     update_ms: int
     start_ms: int
+    is_v2: bool = False
 
 
 def key_of(transactional_id: str) -> bytes:
@@ -46,10 +51,11 @@ def record_of(transactional_id: str, stored: StoredTransaction) -> Record:
         topics.setdefault(topic, []).append(partition)
     partitions = [value_class.PartitionsSchema(topic=topic, partition_ids=tuple(each)) for topic, each in topics.items()]
     value = encode(
-        "TransactionLogValue", VALUE, producer_id=stored.producer_id, producer_epoch=stored.producer_epoch,
+        "TransactionLogValue", VALUE_OF_V2 if stored.is_v2 else VALUE, producer_id=stored.producer_id, producer_epoch=stored.producer_epoch,
         transaction_timeout_ms=stored.timeout_ms, transaction_status=stored.state.value,
         transaction_partitions=None if stored.state is EMPTY else partitions,
         transaction_last_update_timestamp_ms=stored.update_ms, transaction_start_timestamp_ms=stored.start_ms,
+        client_transaction_version=TRANSACTIONS_V2 if stored.is_v2 else 0,
     )
     return key_of(transactional_id), value
 
@@ -77,4 +83,5 @@ def read_value(value: bytes) -> StoredTransaction:
     return StoredTransaction(
         body.producer_id, body.producer_epoch, body.transaction_timeout_ms, state, partitions,
         body.transaction_last_update_timestamp_ms, body.transaction_start_timestamp_ms,
+        body.client_transaction_version >= TRANSACTIONS_V2,
     )

@@ -59,13 +59,14 @@ class AddPartitions(NamedTuple):
 
 
 class EndTransaction(NamedTuple):
-    """EndTxn."""
+    """EndTxn. With `raises_epoch` (transactions v2) the next transaction has the next epoch, and the result is a ProducerIdResult."""
 
     ticket: object
     transactional_id: str
     producer_id: int
     producer_epoch: int
     is_commit: bool
+    raises_epoch: bool = False
 
 
 class Description(NamedTuple):

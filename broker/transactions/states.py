@@ -37,16 +37,16 @@ class TransactionState(Enum):
 EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, DEAD, PREPARE_EPOCH_FENCE = TransactionState
 
 MOVES: dict[TransactionState, frozenset[TransactionState]] = {
-    EMPTY: frozenset({EMPTY, ONGOING, DEAD}),
+    EMPTY: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
     ONGOING: frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT, PREPARE_EPOCH_FENCE}),
     PREPARE_COMMIT: frozenset({COMPLETE_COMMIT}),
     PREPARE_ABORT: frozenset({COMPLETE_ABORT}),
-    COMPLETE_COMMIT: frozenset({EMPTY, ONGOING, DEAD}),
-    COMPLETE_ABORT: frozenset({EMPTY, ONGOING, DEAD}),
+    COMPLETE_COMMIT: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
+    COMPLETE_ABORT: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
     DEAD: frozenset(),
     PREPARE_EPOCH_FENCE: frozenset({PREPARE_ABORT}),
 }
-"""The states that a transactional id can move to from each state."""
+"""The states that a transactional id can move to from each state. Without a transaction only clients of version 2 abort (KIP-890)."""
 
 STATES = {state.text: state for state in TransactionState}
 """The states by the texts of ListTransactions."""

@@ -101,7 +101,7 @@ class Transaction:
 
     def _note_end(self, stored: StoredTransaction) -> None:
         # who fences a producer aborts with the epoch after that of the records: of the former one nothing is proven then
-        epoch, is_commit = stored.producer_epoch, stored.state is PREPARE_COMMIT
+        epoch, is_commit = stored.producer_epoch - stored.is_v2, stored.state is PREPARE_COMMIT
         for partition in stored.partitions:
             before = self._ends.get(partition)
             self._ends[partition] = epoch, is_commit and (before is None or before[0] != epoch or before[1])
@@ -210,7 +210,8 @@ def decide_add(transaction: Transaction, request: AddPartitions, wall_ms: int) -
         return ErrorCode.UNKNOWN_SERVER_ERROR
     partitions = tuple(dict.fromkeys((*stored.partitions, *request.partitions)))
     start_ms = wall_ms if transaction.state in CAN_BEGIN else stored.start_ms
-    return Transition(stored._replace(state=ONGOING, partitions=partitions, update_ms=wall_ms, start_ms=start_ms), transaction.last_epoch)
+    ongoing = stored._replace(state=ONGOING, partitions=partitions, update_ms=wall_ms, start_ms=start_ms, is_v2=False)
+    return Transition(ongoing, transaction.last_epoch)
 
 
 _ENDED = {PREPARE_COMMIT: True, COMPLETE_COMMIT: True, PREPARE_ABORT: False, COMPLETE_ABORT: False}
@@ -218,24 +219,40 @@ _ENDED = {PREPARE_COMMIT: True, COMPLETE_COMMIT: True, PREPARE_ABORT: False, COM
 
 
 def decide_end(transaction: Transaction, request: EndTransaction, wall_ms: int) -> Transition | ErrorCode:
-    """EndTxn. NONE: the transaction has ended like this already."""
+    """EndTxn. NONE: the transaction has ended like this already.
+
+    In transactions v2 the epoch rises with the decision, so the one before it says that the request is repeated; and an abort without a
+    transaction raises the epoch too.
+    """
+    if request.raises_epoch and _is_repeated(transaction, request):
+        if transaction.pending is not None or transaction.state in COMPLETE:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return ErrorCode.NONE if _ENDED.get(transaction.state) is request.is_commit else ErrorCode.INVALID_TXN_STATE
     error = producer_error(transaction, request.producer_id, request.producer_epoch)
     if error is not ErrorCode.NONE:
         return error
     if transaction.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if transaction.state is ONGOING:
-        return ending(transaction, request.is_commit, wall_ms)
+        return ending(transaction, request.is_commit, wall_ms, raises_epoch=request.raises_epoch)
+    if request.raises_epoch and transaction.state not in COMPLETE:
+        return ErrorCode.INVALID_TXN_STATE if request.is_commit else ending(transaction, False, wall_ms, raises_epoch=True)
     if _ENDED.get(transaction.state) is not request.is_commit:
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state in COMPLETE else ErrorCode.NONE
 
 
-def ending(transaction: Transaction, is_commit: bool, wall_ms: int) -> Transition:
-    """The decision to commit or to abort an ongoing transaction."""
-    state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
-    stored = transaction.stored._replace(state=state, producer_epoch=transaction.producer_epoch, update_ms=wall_ms)
-    return Transition(stored, transaction.last_epoch)
+def _is_repeated(transaction: Transaction, request: EndTransaction) -> bool:
+    stored = transaction.stored
+    return stored.is_v2 and (stored.producer_id, stored.producer_epoch) == (request.producer_id, request.producer_epoch + 1)
+
+
+def ending(transaction: Transaction, is_commit: bool, wall_ms: int, *, raises_epoch: bool = False) -> Transition:
+    """The decision to commit or to abort a transaction. The last epochs of a producer id are not raised any more."""
+    state, epoch = PREPARE_COMMIT if is_commit else PREPARE_ABORT, transaction.producer_epoch
+    is_v2 = raises_epoch and not is_exhausted(epoch)
+    stored = transaction.stored._replace(state=state, producer_epoch=epoch + is_v2, update_ms=wall_ms, is_v2=is_v2)
+    return Transition(stored, epoch if is_v2 else transaction.last_epoch)
 
 
 def completion(transaction: Transaction, wall_ms: int) -> Transition:

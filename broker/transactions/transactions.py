@@ -12,7 +12,7 @@ CONCURRENT_TRANSACTIONS. A coordinator that loads a decision sends the markers a
 The caller appends what `AppendRecords` says and calls `appended`; it sends `SendMarkers` and calls `markers_sent`; it calls `tick` when
 `next_deadline_ms` has come, and `abort_timed_out` and `expire` at times. An object is for one coordinator epoch: after `unload` another one
 is loaded. The order of checks, and each error, is that of `TransactionCoordinator` of Apache Kafka 3.9.1, whose feature transaction.version
-is 0 with ZooKeeper: EndTxn does not change the epoch.
+is 0 with ZooKeeper: EndTxn does not change the epoch. Requests of transactions v2 (`raises_epoch`) raise it, as in Apache Kafka 4.4.0.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeVar
 
 from klamm.broker.coordinators.effects import AppendRecords, Record, Respond
 from klamm.broker.transactions import log_records
+from klamm.broker.transactions.log_records import StoredTransaction
 from klamm.broker.transactions.phases import (
     Outcome,
     ProducerEpochStored,
@@ -117,12 +118,13 @@ class AddAppended(NamedTuple):
 
 class EndAppended(NamedTuple):
     """The token of a decision. `fence`: it was made here, with a raised epoch, not by the client; then `ticket` is the InitProducerId that
-    led to it, None if the transaction was open for too long."""
+    led to it, None if the transaction was open for too long. `raises_epoch`: the client gets the new epoch."""
 
     ticket: object
     transactional_id: str
     transition: Transition
     is_fence: bool
+    raises_epoch: bool = False
 
 
 class CompleteAppended(NamedTuple):
@@ -218,9 +220,9 @@ class Transactions:
         return _verified(transaction, producer_id, producer_epoch, partitions)
 
     def end(self, request: EndTransaction, now: Now) -> None:
-        """EndTxn: `Respond` with a code comes when the decision is in the log, before the markers are written."""
+        """EndTxn: `Respond` with a code, or a ProducerIdResult, comes when the decision is in the log, before the markers are written."""
         if (judged := self._judged(request, decide_end, now)) is not None:
-            self._append(*judged, EndAppended(request.ticket, request.transactional_id, judged[1], False))
+            self._append(*judged, EndAppended(request.ticket, request.transactional_id, judged[1], False, request.raises_epoch))
 
     def _judged(
         self, request: R, decide: Callable[[Transaction, R, int], Transition | ErrorCode], now: Now
@@ -231,7 +233,10 @@ class Transactions:
         if not isinstance(transaction, ErrorCode) and isinstance(decision, Transition):
             return transaction, decision
         assert isinstance(decision, ErrorCode)
-        self._effects.append(Respond(request.transactional_id, request.ticket, decision))
+        result: ErrorCode | ProducerIdResult = decision
+        if isinstance(request, EndTransaction) and request.raises_epoch:
+            result = _raised(decision, None if isinstance(transaction, ErrorCode) else transaction.stored)
+        self._effects.append(Respond(request.transactional_id, request.ticket, result))
         return None
 
     def describe(self, transactional_id: str) -> Description | ErrorCode:
@@ -469,7 +474,8 @@ class Transactions:
         if transaction is not None:
             self._effects.append(TransactionEndPrepared(*self._at(transactional_id, transition), _outcome(transition)))
         if not token.is_fence:
-            self._effects.append(Respond(transactional_id, token.ticket, code))
+            result = _raised(code, transition.stored) if token.raises_epoch else code
+            self._effects.append(Respond(transactional_id, token.ticket, result))
         elif token.ticket is not None:
             error = ErrorCode.CONCURRENT_TRANSACTIONS if code is ErrorCode.NONE else code
             self._effects.append(Respond(transactional_id, token.ticket, ProducerIdResult(error)))
@@ -538,6 +544,13 @@ class Transactions:
         self._transactions.clear()
         self._completions.clear()
         self._again.clear()
+
+
+def _raised(code: ErrorCode, stored: StoredTransaction | None) -> ProducerIdResult:
+    """The result of an EndTxn of transactions v2."""
+    if code is not ErrorCode.NONE or stored is None:
+        return ProducerIdResult(code)
+    return ProducerIdResult(code, stored.producer_id, stored.producer_epoch)
 
 
 def init_error(request: InitProducerId, limits: TransactionLimits) -> ErrorCode:

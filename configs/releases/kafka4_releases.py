@@ -125,7 +125,7 @@ def between_brokers() -> dict[int, tuple[int, int]]:
 
 def supported_features(release: str) -> Mapping[str, tuple[int, int]]:
     """Name → (lowest, highest) level of each feature that a broker supports which stands for this release."""
-    return {METADATA_VERSION: (OLDEST_METADATA_VERSION, METADATA_VERSIONS[release])}
+    return {METADATA_VERSION: (OLDEST_METADATA_VERSION, METADATA_VERSIONS[release]), TRANSACTION_VERSION: (0, 2)}
 
 
 def first_features(release: str) -> Mapping[str, int]:

@@ -49,6 +49,8 @@ SEVERAL_PRODUCERS = "Transactional records contained more than one producer ID"
 KNOWS_ABORTABLE_SINCE = 11
 ONE_BATCH_SINCE = 3
 TOPIC_IDS_SINCE = 13
+ADDS_SINCE = 12
+"""Since this version, of transactions v2, the leader adds the partition to the transaction."""
 
 _WITHOUT_LOG_START = frozenset((
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
@@ -149,7 +151,7 @@ def _appends(ctx: Context, request: messages.ProduceRequest, parts: Iterable[Par
 def _is_verified(ctx: Context) -> bool:
     """Whether this broker verifies transactions before it appends their first records."""
     enabled: bool = ctx.services.config.get("transaction.partition.verification.enable")
-    return enabled
+    return enabled or ctx.api_version >= ADDS_SINCE
 
 
 def _unverified(ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part]) -> list[Part]:
@@ -167,7 +169,7 @@ def _unverified(ctx: Context, request: messages.ProduceRequest, parts: Iterable[
         header = transactional_batch(records)
         if header is not None:
             part.transaction = TransactionalRecords(replica, header.producer_id, header.producer_epoch, header.base_sequence)
-            if not part.transaction.is_open:
+            if not part.transaction.is_open(adds=ctx.api_version >= ADDS_SINCE):
                 found.append(part)
     return found
 
@@ -179,14 +181,14 @@ async def _verify_and_append(
     records = [part.transaction for part in unverified if part.transaction is not None]
     if len({each.producer_id for each in records}) > 1:
         return _refused(request, ctx.api_version, ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS))
-    services = ctx.services
+    services, adds = ctx.services, ctx.api_version >= ADDS_SINCE
     errors = await verify(
         services.replicas, services.verifier, services.clock, request.transactional_id or "", records,
-        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_SINCE,
+        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_SINCE, adds=adds,
     )
     for part in unverified:
         error = None if part.transaction is None else errors.get(part.transaction.replica)
-        part.failure = None if error is None else error_for_produce(error)
+        part.failure = None if error is None else error_for_produce(error, adds=adds)
     return await _append_later(ctx, request, parts, parts)
 
 

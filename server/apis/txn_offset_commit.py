@@ -2,7 +2,8 @@
 
 They count once the transaction is committed. The group's partition of the offsets topic must be in the transaction (AddOffsetsToTxn): the
 group coordinator, its leader, verifies that as for Produce; before version 4 the code for it is INVALID_TXN_STATE in place of
-TRANSACTION_ABORTABLE. From version 3 on the consumer's generation and member id are checked. Needs WRITE on the transactional id, READ on
+TRANSACTION_ABORTABLE. Since version 5, of transactions v2, it adds the partition.
+From version 3 on the consumer's generation and member id are checked. Needs WRITE on the transactional id, READ on
 the group and on the topics. Before version 2 a coordinator that loads is COORDINATOR_NOT_AVAILABLE, since these clients fail otherwise.
 Source: wire 5 and 13, `KafkaApis.handleTxnOffsetCommitRequest` and `GroupCoordinator.handleTxnCommitOffsets` of Apache Kafka 3.9.1.
 """
@@ -29,6 +30,7 @@ KNOWS_ABORTABLE_SINCE = 4
 KNOWS_LOADING_SINCE = 2
 NO_SEQUENCE = -1
 TOPIC_IDS_SINCE = 6
+ADDS_SINCE = 5
 
 
 async def handle(ctx: Context, request: messages.TxnOffsetCommitRequest) -> messages.TxnOffsetCommitResponse:
@@ -93,14 +95,14 @@ async def _commit(
 
 async def _verify(ctx: Context, request: messages.TxnOffsetCommitRequest, index: int) -> Verified | None:
     """How the transaction was verified, None if this broker does not do that. Raises ApiError if the offsets must not be committed."""
-    services = ctx.services
-    if not services.config.get("transaction.partition.verification.enable"):
+    services, adds = ctx.services, ctx.api_version >= ADDS_SINCE
+    if not adds and not services.config.get("transaction.partition.verification.enable"):
         return None
     replica = services.replicas.leader(OFFSETS_TOPIC, index)
     records = TransactionalRecords(replica, request.producer_id, request.producer_epoch, NO_SEQUENCE)
     errors = await verify(
         services.replicas, services.verifier, services.clock, request.transactional_id, [records],
-        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_SINCE,
+        knows_abortable=ctx.api_version >= KNOWS_ABORTABLE_SINCE, adds=adds,
     )
     if replica in errors:
         error = errors[replica]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.transactions.requests import AddPartitions
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, received_code
@@ -32,6 +33,7 @@ class _Verifying(NamedTuple):
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     result: asyncio.Future[Codes]
+    adds: bool = False
 
 
 class PartitionVerifier:
@@ -51,23 +53,30 @@ class PartitionVerifier:
         self.failures = 0
         """How many partitions were not verified so far. Those without a coordinator to ask do not count, as in Apache Kafka."""
 
-    async def verify(self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]) -> Codes:
-        """A code for each partition: NONE if it is in the transaction, TRANSACTION_ABORTABLE if it is not; NETWORK_EXCEPTION if the
+    async def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition], *, adds: bool = False
+    ) -> Codes:
+        """`adds`: add the partitions to the transaction.
+
+        A code for each partition: NONE if it is in the transaction, TRANSACTION_ABORTABLE if it is not; NETWORK_EXCEPTION if the
         coordinator does not respond; INVALID_PRODUCER_EPOCH if the producer is fenced; other codes of the coordinator."""
         leader = self._metadata.leader(TRANSACTION_TOPIC, self._coordinator.partitions.partition_of(transactional_id))
         if leader is None or (leader != self._metadata.broker_id and not self._links.knows(leader)):
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        codes = await self._ask(leader, transactional_id, producer_id, producer_epoch, tuple(partitions))
+        codes = await self._ask(leader, transactional_id, producer_id, producer_epoch, tuple(partitions), adds)
         self.failures += sum(code is not ErrorCode.NONE for code in codes.values())
         return {each: ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code for each, code in codes.items()}
 
     async def _ask(
-        self, leader: int, transactional_id: str, producer_id: int, producer_epoch: int, partitions: tuple[TopicPartition, ...]
+        self, leader: int, transactional_id: str, producer_id: int, producer_epoch: int, partitions: tuple[TopicPartition, ...], adds: bool
     ) -> Codes:
         if leader == self._metadata.broker_id:
+            if adds:
+                added = AddPartitions(None, transactional_id, producer_id, producer_epoch, partitions)
+                return dict.fromkeys(partitions, await self._coordinator.add_partitions(added))
             return self._coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
         result: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
-        waiting = _Verifying(transactional_id, producer_id, producer_epoch, partitions, result)
+        waiting = _Verifying(transactional_id, producer_id, producer_epoch, partitions, result, adds)
         if leader in self._queues:
             self._queues[leader].append(waiting)
         else:
@@ -103,7 +112,7 @@ def _request(waiting: Sequence[_Verifying]) -> messages.AddPartitionsToTxnReques
         rows.append(
             request.AddPartitionsToTxnTransaction(
                 transactional_id=each.transactional_id, producer_id=each.producer_id, producer_epoch=each.producer_epoch,
-                verify_only=True,
+                verify_only=not each.adds,
                 topics=[request.AddPartitionsToTxnTopic(name=topic, partitions=tuple(indexes)) for topic, indexes in topics.items()],
             )
         )

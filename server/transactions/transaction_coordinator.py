@@ -136,6 +136,15 @@ class TransactionCoordinator(CoordinatorRuntime[Transactions, OwnEffect]):
             ticket.set_result(problem.code)
         return ticket
 
+    def end_and_raise(self, request: EndTransaction) -> asyncio.Future[ProducerIdResult]:
+        """EndTxn of transactions v2: the same, with the producer id and the epoch of the next transaction."""
+        ticket = new_ticket()
+        try:
+            self._ask(request.transactional_id, lambda ids: ids.end(request._replace(ticket=ticket, raises_epoch=True), self.now()))
+        except ApiError as problem:
+            ticket.set_result(ProducerIdResult(problem.code))
+        return ticket
+
     def describe(self, transactional_id: str) -> Description | ErrorCode:
         """DescribeTransactions, for one transactional id."""
         return self._ask(transactional_id, lambda ids: ids.describe(transactional_id))

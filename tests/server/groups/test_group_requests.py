@@ -303,7 +303,7 @@ class FixedVerifier(PartitionVerifier):
         self.code = code
 
     async def verify(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition], *, adds: bool = False
     ) -> dict[TopicPartition, E]:
         return dict.fromkeys(partitions, self.code)
 
