@@ -89,7 +89,7 @@ With --tls, --sasl or both the brokers are secured, also among themselves. What 
 
 With --as-version the brokers offer exactly the APIs and versions of that Apache Kafka, and have its defaults, among them those of
 inter.broker.protocol.version and log.message.format.version. --api-version narrows or hides a single API. A request out of the offered
-versions closes the connection.
+versions closes the connection. From 4.0 on the brokers are those of KRaft to clients, with its features (docs/versions.md).
 
 A failure is reported in one line on stderr. The exit code is then 1, or 2 for a wrong command line. With --json the failure is also a
 line on stdout: {"error": "the reason"}.
@@ -112,6 +112,7 @@ klamm serve --tls --sasl SCRAM-SHA-256 --json
 klamm serve --sasl PLAIN --user eve:secret --acls
 klamm serve --brokers 1 --advertised localhost:9092
 klamm serve --as-version 2.8
+klamm serve --as-version 4.4
 klamm serve --api-version Produce=0-7 --api-version OffsetDelete=none
 """
 

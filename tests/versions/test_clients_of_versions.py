@@ -33,7 +33,7 @@ JAVA = {
 """Version of the Java clients → the class of its console consumer, and the option with which its producer takes the brokers."""
 
 
-@pytest.fixture(params=["1.0", "2.0", "2.8"])
+@pytest.fixture(params=["1.0", "2.0", "2.8", "4.4"])
 def old(request: pytest.FixtureRequest, zookeeper: str, chroot: str) -> Iterator[BlockingCluster]:
     with klamm.Cluster(2, as_version=request.param, topics=TOPIC, config=GROUPS, zookeeper=zookeeper + chroot) as cluster:
         yield cluster
