@@ -150,7 +150,7 @@ class ClientLab:
             if shape:
                 raise Absent("the case needs a cluster of its own, which is one of the suite")
             other: Any = await self._stack.enter_async_context(other_server.OtherServer(self._server))
-            return other  # type: ignore[no-any-return] # it has those methods of a cluster that need no steering
+            return other  # it has those methods of a cluster that need no steering
         if self._zookeeper_address is None:
             self._zookeeper = EmbeddedZooKeeper()
             self._zookeeper_address = await asyncio.to_thread(self._zookeeper.start)

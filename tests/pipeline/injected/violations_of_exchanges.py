@@ -345,12 +345,13 @@ def _reads_twice(one: Guest, first: dict[str, int], then: dict[str, int]) -> Non
     _reads(one, 1, **then)
 
 
-for _name, _first, _then, _more in (
+_READS: tuple[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]], ...] = (
     ("what was read is at the high watermark that is told next", {}, {"offset": 2, "high": 3}, {"edge": True}),
     ("what was stable is far above the high watermark that is told next", {"stable": 900}, {"high": 9}, {}),
     ("what was read is just below the high watermark that is told next", {"stable": 4}, {"offset": 2, "high": 4}, {"allowed": True}),
-):
-    guest("F-06", _name, **_more)(lambda one, first=_first, then=_then: _reads_twice(one, first, then))
+)
+for _name, _first, _then, _how in _READS:
+    guest("F-06", _name, **_how)(lambda one, first=_first, then=_then: _reads_twice(one, first, then))
 
 
 def _finds(one: Guest, found: int, offset: int, *, is_still_there: bool = True) -> None:
@@ -375,7 +376,8 @@ WHOLE: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "subscribed_topic_names"
 
 def _beat(one: Guest, at_ms: float, epoch: int, told: int, asked: dict[str, Any] | None = None, **answer: Any) -> None:
     """The guest sends a heartbeat with this epoch, and is told another one."""
-    values = {"member_id": "m", "member_epoch": told, "heartbeat_interval_ms": 0 if answer.get("error_code") else 5_000} | answer
+    interval_ms = 0 if answer.get("error_code") else 5_000
+    values: dict[str, Any] = {"member_id": "m", "member_epoch": told, "heartbeat_interval_ms": interval_ms} | answer
     one.exchange(at_ms, Api.CONSUMER_GROUP_HEARTBEAT, 0, BEAT("g", "m", epoch, **(WHOLE | (asked or {}))), BEATEN(**values))
 
 

@@ -42,7 +42,7 @@ async def _produce(client: Client, topic: str, given: Any, sequence: int) -> Any
         producer_epoch=given.producer_epoch, base_sequence=sequence,
     )
     kind = messages.ProduceRequest
-    data = [kind.TopicProduceData(topic, [kind.PartitionProduceData(0, batch)])]
+    data = [kind.TopicProduceData(topic, partition_data=[kind.PartitionProduceData(0, batch)])]
     response = await client.ask(kind(None, -1, 30_000, data), 8)
     return response.responses[0].partition_responses[0]
 
