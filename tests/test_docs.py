@@ -122,8 +122,8 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
-NEW = {"server/apis/offset_for_leader_epoch.py", "dist/"}
-"""Files to create: an example, and what `make wheels` writes."""
+NEW = {"server/apis/offset_for_leader_epoch.py", "dist/", "src/test/java/OrdersTest.java", "tests/orders.rs"}
+"""Files to create: an example, what `make wheels` writes, and those of tutorials."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
