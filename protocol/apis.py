@@ -130,7 +130,7 @@ class About(Enum):
 
 class Draft(Enum):
     """A feature with APIs that Kafka 3.9 does not have: those of draft KIPs, and those of Kafka 4. For a broker that stands for Kafka 4,
-    what brokers of Klamm ask each other is of Kafka 3.
+    what brokers of Klamm send each other is of Kafka 3.
     """
 
     KIP_179 = "KIP-179"

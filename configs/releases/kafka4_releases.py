@@ -118,7 +118,7 @@ def versions_in(release: str) -> dict[int, tuple[int, int]]:
 
 
 def between_brokers() -> dict[int, tuple[int, int]]:
-    """API key → versions of what brokers of Klamm ask each other and those of Kafka 4 do not: it is served and not listed."""
+    """API key → versions of what brokers of Klamm send each other and those of Kafka 4 do not: it is served and not listed."""
     ours = {SentBy.BROKERS, SentBy.CONTROLLER}
     return {int(api.key): (api.min_version, api.max_version) for api in APIS.values() if api.sent_by in ours and api.key != ApiKey.ENVELOPE}
 

@@ -67,7 +67,7 @@ async def test_a_client_sees_the_list_of_4_4_0(client: Client, version: int) -> 
     assert text_of({row.api_key: (row.min_version, row.max_version) for row in response.api_keys}) == OF_4_4_0
 
 
-async def test_brokers_of_klamm_see_what_they_ask_each_other_and_kafka_4_does_not_have(client: Client) -> None:
+async def test_brokers_of_klamm_see_what_they_send_each_other_and_kafka_4_does_not_have(client: Client) -> None:
     seen = {row.api_key for row in (await api_versions(client, 4, BROKER_SOFTWARE)).api_keys}
     assert {4, 5, 6, 7, 56, 67} <= seen
 

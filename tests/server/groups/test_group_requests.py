@@ -106,7 +106,8 @@ def fetch(version: int, topics: Any = TOPIC, **fields: Any) -> messages.OffsetFe
     request = messages.OffsetFetchRequest
     if version < 8:
         return request(group_id=GROUP, topics=topics, **fields)
-    rows = None if topics is None else [request.OffsetFetchRequestTopics(each.name, each.partition_indexes) for each in topics]
+    kind = request.OffsetFetchRequestTopics
+    rows = None if topics is None else [kind(each.name, partition_indexes=each.partition_indexes) for each in topics]
     return request(groups=[request.OffsetFetchRequestGroup(group_id=GROUP, topics=rows)], **fields)
 
 
