@@ -11,7 +11,7 @@ import klamm
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definitions.types import text_of
 from klamm.configs.release_defaults import DEFAULTS, defaults_of
-from klamm.configs.releases.kafka_releases import RELEASES, WITH_ZOOKEEPER, release_of, versions_in
+from klamm.configs.releases.kafka_releases import RELEASES, WITH_ZOOKEEPER, is_kafka_4, release_of, versions_in
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.tests.harness.tree import Tree
@@ -85,6 +85,7 @@ def test_klamm_lists_and_refuses_as_a_broker_of_the_release_does(version: str, z
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_defaults_of_a_release_are_valid_together_and_shown_as_defaults(release: str) -> None:
     config = BrokerConfig({"zookeeper.connect": "z:1", "klamm.as.version": release})
-    assert config.inter_broker_protocol_version.name.startswith(f"{release}-IV")
+    protocol = "3.9" if is_kafka_4(release) else release
+    assert config.inter_broker_protocol_version.name.startswith(f"{protocol}-IV")
     assert {name: config.get(name) for name in DEFAULTS} == {name: defaults_of(release)[name] for name in DEFAULTS}
     assert config.get("kip179.enable") is False
