@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from klamm.tests.harness import newest_kafka
+from klamm.tests.reference import newest_kafka
 
 FOLDER = Path(__file__).with_name("clients")
 JARS = ("kafka-clients", "lz4-java", "snappy-java", "zstd-jni", "slf4j-api")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from klamm.protocol.addresses import Address, address_of
 from klamm.tests.conform import adapters
-from klamm.tests.harness import newest_kafka
 from klamm.tests.harness.kafka import KafkaBroker
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference import jars as reference
+from klamm.tests.reference import newest_kafka
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 MOCK = """

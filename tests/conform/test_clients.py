@@ -211,7 +211,8 @@ def test_the_command_lists_and_refuses() -> None:
 
 
 def failed(program: str, zookeeper: str) -> set[str]:
-    return {each.case.id for each in outcomes_of(program, (), zookeeper, jobs=3) if each.result is Result.FAIL}
+    """Three cases at a time, which each may take longer for it: most of the time clients wait, or start."""
+    return {each.case.id for each in outcomes_of(program, (), zookeeper, limit_s=90, jobs=3) if each.result is Result.FAIL}
 
 
 HANGS_AFTER_OFFSET_FETCH = {"groups/5.16"}

@@ -15,11 +15,11 @@ from klamm.pipeline.quick.check import check_quickly
 from klamm.protocol.apis import ApiKey
 from klamm.proxy.proxy import Proxy
 from klamm.server.local.loop_thread import LoopThread
-from klamm.tests.harness import newest_kafka
 from klamm.tests.harness.kafka import KafkaBroker, java_command
 from klamm.tests.harness.tree import Tree
 from klamm.tests.journal.cluster_rows import rows
 from klamm.tests.proxy.clusters import write_and_read
+from klamm.tests.reference import newest_kafka
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
