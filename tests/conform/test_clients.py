@@ -232,7 +232,7 @@ def test_java_passes(zookeeper: str, kafka_jars: Path, tmp_path: Path) -> None:
     assert failed(adapters.java(lambda: kafka_jars, tmp_path), zookeeper) == set()
 
 
-SOME = ("negotiation/1.10", "produce/3.1", "groups/5.1", "groups/5.23", "transactions/6.1", "transactions/6.3")
+SOME = ("produce/3.1", "produce/3.11", "groups/5.1", "groups/5.23", "transactions/6.1", "transactions/6.3")
 """Cases that all adapters pass."""
 
 
