@@ -15,7 +15,7 @@ from klamm.pipeline.stream import account
 
 
 def compact(lake: Lake) -> list[Merged]:
-    """Merge all small parts of silver. The caller holds the lock of the lake (`folder.written`).
+    """Merge all small parts of silver. The caller holds the lock of the lake (`access/driver.py`).
 
     Raises PipelineFailed if rows get lost; then the part is not replaced.
     """

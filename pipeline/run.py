@@ -21,6 +21,8 @@ from klamm.pipeline import stream
 from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import unjudged_rows as missing
+from klamm.pipeline.lake.access.driver import written
+from klamm.pipeline.lake.access.older_lake import take_over
 from klamm.pipeline.lake.bronze import (
     Converted,
     PendingSegments,
@@ -35,9 +37,8 @@ from klamm.pipeline.lake.bronze import (
 )
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
-from klamm.pipeline.lake.folder import Lake, spark_failures, written
+from klamm.pipeline.lake.folder import Lake, spark_failures
 from klamm.pipeline.lake.layout import is_older as is_older_layout
-from klamm.pipeline.lake.older_lake import take_over
 from klamm.pipeline.lake.store import local_folder
 from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.retention import finish

@@ -24,8 +24,8 @@ def command(lake: Path | str, purge: bool, as_json: bool) -> None:
     nobody reads.
     """
     from klamm.pipeline import compact
+    from klamm.pipeline.lake.access.driver import written
     from klamm.pipeline.lake.damage import refuse_missing
-    from klamm.pipeline.lake.folder import written
     from klamm.pipeline.retention import finish
 
     with Bars() as bars, written(lake) as folder:

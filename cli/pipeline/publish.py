@@ -32,7 +32,7 @@ def command(lake: Path | str, target: str, keep_ns: int | None, as_json: bool) -
     Files that were replaced or removed stay in TARGET for its earlier versions. With --keep, those go that no version had within that
     time; a part of an hour counts as a whole.
     """
-    from klamm.pipeline.lake.folder import written
+    from klamm.pipeline.lake.access.driver import written
 
     with extra_needed("delta", lambda: "klamm pipeline publish"), written(lake) as folder:
         from klamm.pipeline.lake.damage import refuse_missing

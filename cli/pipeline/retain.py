@@ -29,9 +29,9 @@ def command(lake: Path | str, keep_ns: int | None, runs: tuple[str, ...], dry_ru
     """
     if keep_ns is None and not runs:
         raise click.UsageError("nothing says what to remove: add --keep or --run")
+    from klamm.pipeline.lake.access.driver import written
     from klamm.pipeline.lake.commits import Commits
     from klamm.pipeline.lake.damage import damage_named, refuse_missing
-    from klamm.pipeline.lake.folder import written
     from klamm.pipeline.retention import finish, retain
 
     with written(lake) as folder, damage_named(folder):

@@ -235,7 +235,7 @@ def _source(lake: Path | None, given: dict[str, Any], taken: tuple[Step, ...]) -
         logged = read_metadata_log(given["metadata_log"])
         check(Brokers(logged.registered), logged.racks, taken)
         return lambda spark, steps, plans, names: sources.read(spark, logged, steps, plans, names, sizes, given["min_isr"])
-    from klamm.pipeline.lake.folder import existing
+    from klamm.pipeline.lake.access.driver import existing
 
     assert lake is not None
     existing(lake)

@@ -23,8 +23,8 @@ def command(lake: Path | str, engine: Engine) -> None:
     \b
     klamm pipeline tables LAKE | duckdb -init /dev/stdin
     """
+    from klamm.pipeline.lake.access.driver import existing
     from klamm.pipeline.lake.damage import refuse_missing
-    from klamm.pipeline.lake.folder import existing
     from klamm.pipeline.lake.sql_views import statements
     from klamm.pipeline.rules.verdict_tables import old_gold_notes
 

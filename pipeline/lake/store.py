@@ -33,7 +33,7 @@ PATIENCE = timedelta(seconds=150)
 """How long requests to a store that does not answer, or answers that it is too busy, are repeated."""
 
 DRIVER = f"{CHECKPOINTS}/driver.json"
-"""The object that says who the driver of a lake is (`lease.py`)."""
+"""The object that says who the driver of a lake is (`access/lease.py`)."""
 
 IN_USE = timedelta(hours=1)
 """Objects that no log names are not removed for this time: a driver may be about to commit them, or somebody reads an older version."""
@@ -218,7 +218,7 @@ class ObjectStore(Store):
     """A lake in an object store, by obstore. Methods raise PipelineFailed with one line that names the lake."""
 
     guards: ClassVar[dict[str, Callable[[], None]]] = {}
-    """Of the lakes that this process is the driver of: what raises if it is not any more (`lease.py`)."""
+    """Of the lakes that this process is the driver of: what raises if it is not any more (`access/lease.py`)."""
 
     patience = PATIENCE
     """How long a request is repeated."""

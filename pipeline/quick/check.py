@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
-from klamm.pipeline.lake.folder import Lake, PipelineFailed, existing
-from klamm.pipeline.lake.journals import frames, journals
+from klamm.pipeline.lake.access.driver import existing
+from klamm.pipeline.lake.access.journals import frames, journals
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.quick import loading
 from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.rules.check import Checked, asked_for

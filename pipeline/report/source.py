@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from klamm.journal.segments import Segment
 from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.access.driver import refuse_manifests
+from klamm.pipeline.lake.access.journals import Journals, frames, has_frames, journals
 from klamm.pipeline.lake.bronze import batch_name
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
-from klamm.pipeline.lake.folder import Lake, PipelineFailed, refuse_manifests
-from klamm.pipeline.lake.journals import Journals, frames, has_frames, journals
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.layout import is_current
 from klamm.pipeline.lake.tables import BRONZE, GOLD, SILVER
 from klamm.pipeline.lake.unjudged_rows import empty_segments, lines, missing_rows, torn_segments

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.access.driver import existing, written
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
-from klamm.pipeline.lake.folder import Lake, PipelineFailed, existing, spark_failures, written
+from klamm.pipeline.lake.folder import Lake, PipelineFailed, spark_failures
 from klamm.pipeline.lake.layout import refuse_older
 from klamm.pipeline.lake.tables import GOLD, RULE_STATS, SILVER, VERDICTS
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, lines, missing_rows, quarantined_rows, torn_segments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from klamm.pipeline.lake.journals import journals
+from klamm.pipeline.lake.access.journals import journals
 from klamm.pipeline.lake.tables import GOLD
 from klamm.pipeline.quick.check import check_quickly
 from klamm.pipeline.quick.run_tables import run_tables

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 
 KEY, SECRET = "key", "secret"
 BUCKET = "bucket"
@@ -52,24 +52,17 @@ def versitygw(folder: Path) -> Iterator[str]:
     command = [program, "--port", f"127.0.0.1:{port}", "posix", str(folder)]
     with subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            while not _listens(port):
-                assert server.poll() is None, "versitygw ended"
-                time.sleep(0.1)
             s3(f"http://127.0.0.1:{port}").create_bucket(Bucket=BUCKET)
             yield f"http://127.0.0.1:{port}"
         finally:
             server.kill()
 
 
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
-
-
 def s3(url: str) -> Any:
-    """A client of a server."""
-    return boto3.client("s3", endpoint_url=url, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name="us-east-1")
+    """A client of a server, which may be about to start."""
+    patient = Config(retries={"max_attempts": 12, "mode": "standard"})
+    names = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+    return boto3.client("s3", endpoint_url=url, config=patient, **names)
 
 
 def use(url: str, set_variable: Callable[[str, str], None]) -> None:
@@ -79,7 +72,7 @@ def use(url: str, set_variable: Callable[[str, str], None]) -> None:
         set_variable(f"AWS_{name}", value)
 
 
-class Proxy:
+class StoreProxy:
     """Passes connections to a server, counts its requests, and can be away or too busy."""
 
     def __init__(self, url: str) -> None:

@@ -14,9 +14,10 @@ from klamm.journal.writer import JournalWriter
 from klamm.pipeline import stream
 from klamm.pipeline.compact import purge
 from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.access.driver import existing, written
 from klamm.pipeline.lake.bronze import Converted, PendingSegments, convert, convert_here, foreign_files, own_segments, pending
 from klamm.pipeline.lake.commits import COMMITS, Commits
-from klamm.pipeline.lake.folder import PipelineFailed, existing, written
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.table_parts import put
 from klamm.pipeline.lake.tables import BRONZE, EVENT_TABLE, MESSAGES, SILVER
 from klamm.pipeline.lake.unjudged_rows import torn_segments

@@ -15,8 +15,8 @@ from klamm.pipeline import gold, retention
 from klamm.pipeline import run as whole_run
 from klamm.pipeline.compact import compact
 from klamm.pipeline.lake import delta_log, merge
+from klamm.pipeline.lake.access.driver import written
 from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.folder import written
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import MESSAGES
 from klamm.pipeline.report.source import source

@@ -15,8 +15,9 @@ import pytest
 
 from klamm.pipeline import compact, silver
 from klamm.pipeline.lake import bronze, delta_log, layout
+from klamm.pipeline.lake.access.driver import written
 from klamm.pipeline.lake.commits import COMMITS, Commits
-from klamm.pipeline.lake.folder import PipelineFailed, written
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.layout import LAYOUT, PLACE
 from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.lake.table_parts import put

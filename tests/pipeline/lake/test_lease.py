@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from klamm.pipeline.lake import lease
+from klamm.pipeline.lake.access import lease
+from klamm.pipeline.lake.access.lease import Lease, probe
 from klamm.pipeline.lake.folder import PipelineFailed
-from klamm.pipeline.lake.lease import Lease, probe
 from klamm.pipeline.lake.store import DRIVER, ObjectStore, Store
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from klamm.pipeline.lake import delta_log, layout
+from klamm.pipeline.lake.access.driver import existing
+from klamm.pipeline.lake.access.older_lake import take_over
 from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.folder import PipelineFailed, existing
-from klamm.pipeline.lake.older_lake import take_over
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import BRONZE, MESSAGES
 from klamm.pipeline.stream import prepare

@@ -59,11 +59,13 @@ def test_workers_get_it_as_it_is(store: Store) -> None:
 
 KNOW_THE_FOLDER = {
     "pipeline/lake/store.py": "it is the place",
-    "pipeline/lake/folder.py": "the lock of a lake, and whether a folder is one",
+    "pipeline/lake/access/driver.py": "the lock of a lake, and whether a folder is one",
+    "pipeline/lake/access/older_lake.py": "the manifests of an older lake",
 }
 ELSEWHERE = {
     "pipeline/export.py": "what is exported goes to a place of the user's",
     "pipeline/retention.py": "removes journals, which are folders of brokers",
+    "pipeline/lake/journal_copy.py": "copies of the journal of an object store",
     "pipeline/lake/bronze.py": "looks for files in the journals of brokers",
     "pipeline/quick/tables.py": "temporary files",
     "pipeline/quick/translations.py": "the cache of translations",

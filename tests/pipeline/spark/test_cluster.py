@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from klamm.pipeline.lake.folder import written
+from klamm.pipeline.lake.access.driver import written
 from klamm.pipeline.spark.cluster import environment
 from klamm.pipeline.spark.java import java_for_spark, java_home
 from klamm.tests.harness.ports import free_port

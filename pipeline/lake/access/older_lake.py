@@ -10,9 +10,10 @@ import shutil
 from pathlib import Path
 
 from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.access.driver import has_manifests
 from klamm.pipeline.lake.commits import PURGED, Commits
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import CHECKPOINTS, MANIFEST, PipelineFailed, has_manifests
+from klamm.pipeline.lake.folder import CHECKPOINTS, MANIFEST, PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened, told
 from klamm.pipeline.lake.tables import BRONZE, Table
 

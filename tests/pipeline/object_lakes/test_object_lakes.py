@@ -14,10 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from klamm.pipeline.compact import compact, purge
-from klamm.pipeline.lake import delta_log, lease
+from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.access import lease
+from klamm.pipeline.lake.access.driver import written
+from klamm.pipeline.lake.access.lease import Lease
 from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.folder import Lake, PipelineFailed, written
-from klamm.pipeline.lake.lease import Lease
+from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import ObjectStore, Store
 from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, SILVER
@@ -27,7 +29,7 @@ from klamm.pipeline.retention import retain
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.run import RunOutcome, run
 from klamm.tests.pipeline.journals import Silent, no_session, write
-from klamm.tests.pipeline.object_stores import BUCKET, SECRET, Proxy, moto, s3, use, versitygw
+from klamm.tests.pipeline.object_stores import BUCKET, SECRET, StoreProxy, moto, s3, use, versitygw
 
 pytestmark = pytest.mark.slow
 
@@ -62,9 +64,9 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, set_variable: Callabl
 
 
 @pytest.fixture
-def proxy(moto_server: str, set_variable: Callable[[str, str], None]) -> Iterator[Proxy]:
+def proxy(moto_server: str, set_variable: Callable[[str, str], None]) -> Iterator[StoreProxy]:
     """What is before moto's server; the environment names it."""
-    between = Proxy(moto_server)
+    between = StoreProxy(moto_server)
     use(between.url, set_variable)
     yield between
     between.close()
@@ -207,7 +209,7 @@ def killed(spark: Any, lake: str, number: int, *, behind: bool, monkeypatch: pyt
 
 @pytest.mark.parametrize("how", ["away", "busy"])
 def test_a_store_that_is_away_for_a_while_is_waited_for_and_one_that_stays_away_is_one_line(
-    spark: Any, moto_server: str, proxy: Proxy, folder: Path, lake: str, monkeypatch: pytest.MonkeyPatch, how: str
+    spark: Any, moto_server: str, proxy: StoreProxy, folder: Path, lake: str, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     ship(folder, lake, moto_server)
     write_log, done = delta_log._write, 0

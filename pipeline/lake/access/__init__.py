@@ -1,0 +1,1 @@
+"""Who may write the tables of a lake, and where its journal is."""
