@@ -122,14 +122,16 @@ FROM numbers WHERE last_delta < 2147483648""",
 """The first batch of each partition in Fetch responses, with the offsets that the response has; `is_one_time`: `max_time` is the time of
 all its records."""
 
-_HIGHEST = """
+_HIGHEST = f"""
 WITH led AS (
     SELECT run_id, topic, partition, max(leader) AS leader FROM partition_state WHERE leader >= 0 AND topic IS NOT NULL
     GROUP BY run_id, topic, partition),
--- A follower takes the high watermark of its leader, also a lower one.
+-- A follower takes the high watermark of its leader, also a lower one, and a log that was moved to another directory may be behind.
 told AS (
     SELECT b.*, greatest(b.last_stable_offset, if(b.is_broker, -1, b.last_offset + 1)) AS bound
-    FROM fetched_batches b LEFT JOIN led l ON l.run_id = b.run_id AND l.topic = b.topic AND l.partition = b.partition
+    FROM (SELECT * FROM fetched_batches LEFT ANTI JOIN (
+        SELECT run_id, node_id FROM rare_traffic WHERE api_key = {ApiKey.ALTER_REPLICA_LOG_DIRS} AND dir = 0) USING (run_id, node_id)) b
+    LEFT JOIN led l ON l.run_id = b.run_id AND l.topic = b.topic AND l.partition = b.partition
     WHERE b.high_watermark >= 0 AND coalesce(l.leader, b.node_id) = b.node_id),
 points AS (
     SELECT run_id, node_id, process, conn_id, topic, partition, seq, answer_seq, high_watermark, is_answer,
@@ -142,7 +144,7 @@ SELECT run_id, node_id, conn_id, answer_seq AS seq,
     if(high_watermark < before.bound, concat(topic, '-', partition, ': high watermark ', high_watermark, ' after offset ', before.bound - 1,
         ' was read or stable'), NULL) AS detail,
     array(before.answer_seq, seq, answer_seq) AS evidence
-FROM {log} WHERE NOT is_answer AND before IS NOT NULL""".format(log=of_one_log("compared"))
+FROM {of_one_log("compared")} WHERE NOT is_answer AND before IS NOT NULL"""
 
 VIEWS = (FETCH_CALLS, SESSION_STEPS, FETCHED_BATCHES)
 
@@ -164,7 +166,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F-06", "error", "What a consumer has read, and each last stable offset, is below the high watermark that the same broker tells in "
         "response to a later request; a last stable offset may be the same.", "wire 12",
-        ("fetched_batches", "partition_state", *SAME_LOG), _HIGHEST, about="fetched_batches", needs=_FETCHES,
+        ("fetched_batches", "partition_state", "rare_traffic", *SAME_LOG), _HIGHEST, about="fetched_batches", needs=_FETCHES,
     ),
     Rule(
         "K-10", "warn", "The epochs of a fetch session rise by one.", "KIP-227", ("session_steps",), _STEPS, about="session_steps",
