@@ -109,7 +109,7 @@ SELECT run_id, node_id, conn_id, seq,
     if(leader_epoch > highest, concat('client ', coalesce(client_id, ''), ' commits offset ', committed_offset, ' of ', topic, '-',
         partition, ' with leader epoch ', leader_epoch, ', and the highest one is ', highest), NULL) AS detail,
     array(struct(node_id, seq), struct(last_node AS node_id, last_seq AS seq)) AS evidence
-FROM known WHERE highest IS NOT NULL"""
+FROM known LEFT ANTI JOIN gappy USING (run_id, node_id) WHERE highest IS NOT NULL"""
 
 _FEATURES = f"""
 WITH told AS (

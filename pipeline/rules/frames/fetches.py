@@ -96,10 +96,11 @@ WHERE f.rule = 'F-02'"""
 
 FETCHED_BATCHES = View(
     "fetched_batches",
-    ("fields", "peers", "topic_names"),
+    ("fields", "peers", "topic_names", "gappy"),
     f"""
 WITH topics AS (
-    SELECT run_id, node_id, process, conn_id, cause_seq, seq, t FROM fields LATERAL VIEW explode(records) AS t
+    SELECT run_id, node_id, process, conn_id, cause_seq, seq, t
+    FROM fields LEFT ANTI JOIN gappy USING (run_id, node_id) LATERAL VIEW explode(records) AS t
     WHERE api_key = {ApiKey.FETCH} AND dir = 1 AND cause_seq IS NOT NULL),
 rows AS (
     SELECT s.run_id, s.node_id, s.process, s.conn_id, s.cause_seq AS seq, s.seq AS answer_seq, coalesce(s.t.topic, n.topic_name) AS topic,
@@ -119,8 +120,8 @@ SELECT * EXCEPT (attributes, last_delta, base_time), base_offset + last_delta AS
 FROM numbers WHERE last_delta < 2147483648""",
     needs=(messages_of(ApiKey.FETCH),),
 )
-"""The first batch of each partition in Fetch responses, with the offsets that the response has; `is_one_time`: `max_time` is the time of
-all its records."""
+"""The first batch of each partition in Fetch responses, with the offsets that the response has, where no rows are missing; `is_one_time`:
+`max_time` is the time of all its records."""
 
 _HIGHEST = f"""
 WITH led AS (
