@@ -32,7 +32,6 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("C-08", "the mark goes though AlterPartition is refused"): ("C-19",),
     ("C-09", "LeaderAndIsr is sent for a change of the ISR"): ("C-13",),  # it lists the brokers of another moment
     ("C-10", "UpdateMetadata before LeaderAndIsr"): ("C-25",),  # their answers changed places in one journal
-    ("C-16", "Metadata has another cluster id"): ("M-07",),
     ("C-16", "Metadata leaves a live broker out"): ("M-01",),  # which leads a partition
     ("C-16", "Metadata has a broker that does not live"): ("M-01",),
     ("C-17", "a new partition is led by its second replica"): ("C-13", "C-18", "C-19"),
@@ -61,8 +60,8 @@ OTHER_RULES: dict[tuple[str, str], tuple[str, ...]] = {
     ("K-04", "a batch has magic 1"): ("P-01",),  # the next one is the first that has a sequence number
     ("K-07", "a consumer commits offset -1"): ("G-05",),  # and gets the true one
     ("K-11", "a follower goes on after its epoch was refused"): ("F-05",),  # it was the next one
-    ("K-12", "a transaction ends as in the second version of transactions"): ("K-02", "T-01"),  # nobody knows what it says
-    ("K-12", "offsets are added as in the second version of transactions"): ("K-02", "G-05"),
+    ("K-12", "a transaction ends as in the second version of transactions"): ("K-01", "K-02", "T-01"),  # its body is that of version 1
+    ("K-12", "offsets are added as in the second version of transactions"): ("K-02",),
     ("F-05", "a broker takes the epoch after the next"): ("K-10",),
     ("F-05", "a broker refuses the epoch after the next"): ("K-10",),
     ("G-08", "a group begins with generation 0"): ("G-04",),
