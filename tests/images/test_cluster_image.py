@@ -35,7 +35,7 @@ def test_a_driver_in_the_image_makes_tables_of_what_was_shipped(server: S3Server
         "run", "--rm", "--network", "host", "--read-only", "--tmpfs", "/tmp", *given, "klamm-cluster", "driver", "--master", "local[1]",
         JOB, "run", "s3://bucket/lake",
     )
-    assert said.startswith("2 new segments; 2 frames = 2 messages")
+    assert said.splitlines()[-1].startswith("2 new segments; 2 frames = 2 messages")
 
 
 def test_spark_in_the_image_has_the_pinned_jars_and_other_words_are_those_of_klamm() -> None:
