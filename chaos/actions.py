@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.admin import AdminClient, AdminError, ConfigResource, ResourceType
 from klamm.chaos.clients.producers import LoadHangs
@@ -20,6 +20,9 @@ from klamm.chaos.scenes import RATE, Missed, UncleanCut, Violated, expire_beside
 from klamm.chaos.schedule import Step
 from klamm.control.client import ControlFailed
 from klamm.control.json_object import JsonObject
+
+if TYPE_CHECKING:
+    from klamm.chaos.program_load import ProgramLoad
 
 START_S = 90.0
 LOOK_S = 0.2
@@ -44,7 +47,7 @@ class Skipped(Exception):
 class Actions:
     """The steps of one run."""
 
-    def __init__(self, cluster: ServedCluster, admin: AdminClient, load: Load, violated: Violated) -> None:
+    def __init__(self, cluster: ServedCluster, admin: AdminClient, load: Load | ProgramLoad, violated: Violated) -> None:
         """`violated` hears of what scenes find."""
         self._violated = violated
         self.cluster, self.api, self.admin, self.load = cluster, cluster.api, admin, load

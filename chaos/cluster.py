@@ -64,10 +64,13 @@ class CannotStart(Exception):
 class ServedCluster:
     """`with` starts it and ends it. `api` is its control API."""
 
-    def __init__(self, klamm: Sequence[str], options: Options, minutes: float, folder: Path | None = None) -> None:
+    def __init__(
+        self, klamm: Sequence[str], options: Options, minutes: float, folder: Path | None = None, *, keeps_journal: bool = False
+    ) -> None:
         """`klamm` is the command of the command line. `folder` gets the logs of the brokers and of the process, and stays; without it
         there is a temporary one. What an earlier run left there is removed.
         """
+        self._keeps_journal = keeps_journal
         self.options = options
         self._klamm = klamm
         self._given = folder
@@ -80,7 +83,8 @@ class ServedCluster:
         if self._given is not None:
             self._given.mkdir(parents=True, exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="klamm-chaos-")) if self._given is None else self._given
-        shutil.rmtree(self.folder / "data", ignore_errors=True)
+        for left in (self.data, self.journal):
+            shutil.rmtree(left, ignore_errors=True)
         for file in (self._out, self.log):
             file.unlink(missing_ok=True)
         try:
@@ -94,6 +98,16 @@ class ServedCluster:
 
     def __exit__(self, *_: object) -> None:
         self._end()
+
+    @property
+    def data(self) -> Path:
+        """The log directories of the brokers."""
+        return self.folder / "data"
+
+    @property
+    def journal(self) -> Path:
+        """The lake with the journals of the brokers, if they keep one."""
+        return self.folder / "journal"
 
     @property
     def log(self) -> Path:
@@ -129,15 +143,16 @@ class ServedCluster:
         small_disks.free(self.pid, self._disk(broker))
 
     def _disk(self, broker: int) -> Path:
-        return self.folder / "data" / f"broker-{broker}" / "small"
+        return self.data / f"broker-{broker}" / "small"
 
     def _start(self) -> JsonObject:
         options = self.options
         command = [*self._klamm, "serve", "--port", "0", "--json", "--control-port", "0", "--brokers", str(options.brokers)]
         command += [part for name, value in CONFIGS.items() for part in ("--config", f"{name}={value}")]
         command += ["--processes"] * options.processes
+        command += ["--journal", str(self.journal)] * self._keeps_journal
         if not options.small_disks:
-            command += ["--data-dir", str(self.folder / "data")]
+            command += ["--data-dir", str(self.data)]
         else:
             for broker in self.ids:
                 disk = self._disk(broker)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from klamm.admin import AdminClient
 from klamm.chaos import broker_log, end_state
@@ -23,6 +24,9 @@ from klamm.chaos.schedule import Schedule, Step
 from klamm.chaos.watch import ClusterHistory, Watch
 from klamm.control.client import ControlClient, ControlFailed
 from klamm.control.json_object import JsonObject
+
+if TYPE_CHECKING:
+    from klamm.chaos.program_load import ProgramLoad
 
 WAIT_S = 0.1
 LATE_MS = 500
@@ -84,11 +88,14 @@ class Run:
     """One run of a schedule. `say` gets a line for each step; `stopped` tells whether somebody wants it to end early."""
 
     def __init__(
-        self, klamm: Sequence[str], schedule: Schedule, say: Say, stopped: Callable[[], bool] = lambda: False, folder: Path | None = None
+        self, klamm: Sequence[str], schedule: Schedule, say: Say, stopped: Callable[[], bool] = lambda: False, folder: Path | None = None,
+        client: str | None = None,
     ) -> None:
-        """`klamm` is the command of the command line; for `folder` see `ServedCluster`."""
-        self._schedule, self._say, self._stopped = schedule, say, stopped
-        self._cluster = ServedCluster(klamm, schedule.options, schedule.length_ms / 60_000, folder)
+        """`klamm` is the command of the command line; for `folder` see `ServedCluster`. `client` is the user's program, in place of the
+        load that Klamm has.
+        """
+        self._schedule, self._say, self._stopped, self._client = schedule, say, stopped, client
+        self._cluster = ServedCluster(klamm, schedule.options, schedule.length_ms / 60_000, folder, keeps_journal=client is not None)
         self._outcome = RunOutcome(schedule)
         self._begun = 0.0
 
@@ -99,7 +106,7 @@ class Run:
                 body = {"name": topic, "partitions": partitions, "replication_factor": 3}
                 cluster.api.post("topics", body=body | ({"configs": UNCLEAN} if self._schedule.options.unclean else {}))
             waits = CpuWaits(cluster.pid)
-            load = Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset, cluster.end_of_process, waits.seconds)
+            load = self._load(admin, waits)
             history = ClusterHistory(self._violated)
             watch = Watch(cluster.api, (RECORDS, COPIED), history)
             actions = Actions(cluster, admin, load, self._violated)
@@ -113,7 +120,25 @@ class Run:
             self._outcome.counts["offsets_lost_by_clients"] = self._outcome.lost_by_clients
             self._outcome.counts["waited_for_cpu_s"] = round(waits.seconds(), 1)
             self._count(load, history)
+            if self._client is not None:
+                self._judge_frames()
         return self._outcome
+
+    def _load(self, admin: AdminClient, waits: CpuWaits) -> Load | ProgramLoad:
+        cluster = self._cluster
+        if self._client is not None:
+            from klamm.chaos.program_load import ProgramLoad  # it needs more packages than the other load
+
+            return ProgramLoad(cluster.bootstrap_servers, self._client, self._schedule.length_ms, cluster.end_of_process)
+        return Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset, cluster.end_of_process, waits.seconds)
+
+    def _judge_frames(self) -> None:
+        """Judge the frames of the user's program by the rules about clients."""
+        from klamm.chaos.program_load import frame_faults
+
+        self._cluster.stop()
+        for rule, found in frame_faults(self._cluster.journal).items():
+            self._violated(rule, *found)
 
     # --- the steps
 
@@ -174,7 +199,7 @@ class Run:
 
     # --- the end
 
-    def _settle(self, actions: Actions, load: Load, admin: AdminClient) -> None:
+    def _settle(self, actions: Actions, load: Load | ProgramLoad, admin: AdminClient) -> None:
         """Restore the cluster, end the load and judge."""
         try:
             actions.restore()
@@ -191,7 +216,7 @@ class Run:
             wrong = end_state.wait_until_whole(self._cluster.api, admin, self._cluster.end_of_process, unclean, actions.extra_topics)
             if wrong:
                 self._violated("end state", *wrong)
-            verdict, faults = judged(load, unclean)
+            verdict, faults = judged(load, unclean) if isinstance(load, Load) else load.judged(self._cluster.data, unclean)
         except LoadHangs as failure:
             ended = self._cluster.end_of_process()
             self._violated("load hangs" if ended is None else "end state", ended or str(failure))
@@ -202,7 +227,7 @@ class Run:
         for text in broker_log.exceptions(self._cluster.log):
             self._violated("exception in a broker", text)
 
-    def _count(self, load: Load, history: ClusterHistory) -> None:
+    def _count(self, load: Load | ProgramLoad, history: ClusterHistory) -> None:
         self._outcome.counts |= load.counts() | {"elections": history.elections, "controllers": history.controllers}
         longest_s = self._outcome.counts["longest_working_unavailability_s"]
         if longest_s > UNAVAILABLE_S and not self._schedule.options.unclean:

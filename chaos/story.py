@@ -8,13 +8,16 @@ from klamm.chaos.schedule import Schedule, Step
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
-def story(schedule: Schedule) -> list[str]:
+OWN_LOAD = "Two producers write, a group reads, copiers copy in transactions."
+PROGRAM_LOAD = "The program writes to partitions 0 and 1 of records, reads them, and reads as a member of a group."
+
+
+def story(schedule: Schedule, load: str = OWN_LOAD) -> list[str]:
     """One sentence for each step, in order, after one about the cluster and the load."""
     options = schedule.options
     where = "each in a process of its own" if options.processes else "in one process"
     lines = [
-        f"{options.brokers} brokers, {where}, serve the topics records and copies with 3 replicas. Two producers write, a group reads, "
-        "copiers copy in transactions.",
+        f"{options.brokers} brokers, {where}, serve the topics records and copies with 3 replicas. {load}",
     ]
     lines += [f"At {step.at_ms / 1000:.1f} s {told(step)}." for step in schedule.steps]
     lines.append(f"At {schedule.length_ms / 1000:.1f} s everything is restored, and the load ends.")

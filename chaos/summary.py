@@ -50,6 +50,8 @@ def as_lines(outcome: RunOutcome) -> list[str]:
             f"and {counts['longest_working_unavailability_s']} s without the time in which the cluster waited for a CPU",
             f"the cluster waited for a CPU: {counts['waited_for_cpu_s']} s",
         ]
+    if counts.get("not_supported"):
+        lines.append(f"the program does not support (exit code 127): {', '.join(counts['not_supported'])}")
     lines += [line for each in outcome.violations for line in _violation(each)]
     if not outcome.violations:
         lines.append("no rule is violated")

@@ -39,6 +39,7 @@ VERBS = {
     "produce": "klamm.cli.records.produce",
     "proxy": "klamm.cli.serving.proxy",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
+    "replay": "klamm.cli.serving.replay",
     "report": "klamm.cli.pipeline.report",
     "serve": "klamm.cli.serving.serve",
     "topics": "klamm.cli.topics.verb",

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 LOOK_S = 0.01
 SHOWN_BYTES = 4000
@@ -38,7 +38,7 @@ class Program:
         self._readers = [asyncio.ensure_future(self._read(stream)) for stream in (process.stdout, process.stderr)]
 
     @classmethod
-    async def start(cls, command: str, variables: Mapping[str, str]) -> Program:
+    async def start(cls, command: str, variables: Mapping[str, str]) -> Self:
         """Start the command in a shell, with these variables besides those of Klamm's own environment."""
         process = await asyncio.create_subprocess_shell(
             command,

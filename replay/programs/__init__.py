@@ -1,0 +1,1 @@
+"""Programs that run releases of clients: processes of their own, which import nothing of Klamm."""

@@ -1,0 +1,63 @@
+"""Bugs of sarama, which was Shopify's before 1.40."""
+
+from __future__ import annotations
+
+from klamm.conform.clients.client_lab import ClientLab
+from klamm.protocol import messages
+from klamm.replay.bug import Bug
+
+KAFKA = {"KAFKA_VERSION": "2.1.0"}
+"""The `Version` of sarama's config."""
+PARTITIONS = 200
+
+
+async def _give_ids(lab: ClientLab) -> None:
+    """Wait until brokers give producer ids: old releases go on without one."""
+    request = messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
+    plain = await lab.lab()
+    await plain.until(lambda: plain.ask(request), lambda response: response.error_code == 0)
+
+
+async def _lost_connections(lab: ClientLab) -> None:
+    await lab.create()
+    await _give_ids(lab)
+    program = await lab.begin_client("produce", {"retries": "1", "retry.backoff.ms": "50"}, RECORDS=30, PAUSE_MS=50, **KAFKA)
+    await lab.consumed(program, 5)
+    lab.fault(api="Produce", topic=lab.topic, close="before", delay_ms=200, first=3)
+    await lab.finish(program, may_fail=True)
+
+
+async def _broker_leaves(lab: ClientLab) -> None:
+    await lab.create(replicas=[[2, 1]] * PARTITIONS)
+    config = {"enable.idempotence": "false", "retries": "20", "retry.backoff.ms": "100"}
+    program = await lab.begin_client("produce", config, RECORDS=4 * PARTITIONS, PARTITIONS=PARTITIONS, PAUSE_MS=1, **KAFKA)
+    await lab.consumed(program, PARTITIONS)
+    await lab.cluster.kill_broker(2)
+    await lab.finish(program, may_fail=True)
+
+
+async def _throttled(lab: ClientLab) -> None:
+    await lab.create()
+    lab.fault(api="Produce", topic=lab.topic, throttle_time_ms=400, first=4)
+    config = {"enable.idempotence": "false", "compression.type": "zstd"}  # with zstd it sends Produce 7
+    await lab.client("produce", config, RECORDS=10, PAUSE_MS=20, **KAFKA)
+
+
+BUGS = (
+    Bug(
+        "sarama-lost-broker", ("IBM/sarama#1661",), "shopify-sarama", "1.26.1", "1.27.0", "P-02",
+        "leaves out the sequence numbers of records that it gave up",
+        "The leader closes the connection at three Produce requests; the producer tries each record twice and goes on.",
+        _lost_connections, {"brokers": 1},
+    ),
+    Bug(
+        "sarama-metadata-burst", ("IBM/sarama#3224",), "sarama", "1.45.2", "1.46.1", "K-08",
+        "asks for metadata once for each partition when a broker leaves", f"The leader of {PARTITIONS} partitions dies under a producer.",
+        _broker_leaves, {"brokers": 2},
+    ),
+    Bug(
+        "sarama-throttle", ("IBM/sarama#2536",), "sarama", "1.40.1", "1.41.2", "X-02",
+        "does not wait as long as a response asks (KIP-219)", "Four responses to Produce have a throttle time of 400 ms.",
+        _throttled, {"brokers": 1},
+    ),
+)
