@@ -10,6 +10,7 @@ import click
 
 from klamm.cli import start
 from klamm.cli.pipeline.interrupts import interruptible
+from klamm.cli.pipeline.junit import as_junit
 from klamm.cli.pipeline.options import Spark, session_options, with_lake
 from klamm.cli.shell.exit_codes import VIOLATED
 from klamm.cli.shell.failures import extra_needed
@@ -35,13 +36,14 @@ SHOWN = 5
 )
 @click.option("--fail-on-missing", is_flag=True, help="The same as --fail-on gaps.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write a case for each rule and run as JUnit's XML.")
 @click.option("--quick", is_flag=True, help="Judge the journals themselves, by DuckDB in place of Spark: up to three million frames.")
 @click.option("--any-size", is_flag=True, help="With --quick: more frames too.")
 @session_options
 @interruptible
 def command(
     lake: Path | str, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: tuple[str, ...], fail_on_missing: bool, as_json: bool,
-    quick: bool, any_size: bool, spark: Spark,
+    junit: Path | None, quick: bool, any_size: bool, spark: Spark,
 ) -> None:
     """Say what the conformance rules say of the runs of LAKE. Those that `klamm pipeline run` has not judged as they are now are judged.
 
@@ -64,6 +66,8 @@ def command(
         checked = check(lake, lambda: spark.open(lake), runs=runs, chosen=chosen)
     for note in checked.notes:
         click.echo(printable(note), err=True)
+    if junit is not None:
+        junit.write_text(as_junit(checked, "warn" in fail_on), encoding="utf-8")
     if as_json:
         say(json.dumps(_as_json(checked)))
     else:

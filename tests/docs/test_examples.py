@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -56,7 +57,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_workflow_names_actions_with_versions_and_releases_that_exist() -> None:
-    assert list(WORKFLOW["jobs"]) == ["service-container", "fixture", "command-line"]
+    assert list(WORKFLOW["jobs"]) == ["service-container", "fixture", "command-line", "judge"]
     for job in WORKFLOW["jobs"].values():
         for step in job["steps"]:
             assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) if "uses" in step else step["run"]
@@ -82,6 +83,34 @@ def test_the_step_with_the_fixture_passes_on_an_older_kafka(project: Path) -> No
 @pytest.mark.timeout(300)
 def test_the_step_with_the_command_line_gives_its_cluster_to_the_tests_and_ends_it(project: Path) -> None:
     assert "1 passed" in run(script("command-line", as_version="2.8"), project)
+
+
+BAD_MEMBER = """
+import os, socket
+host, port = os.environ["KAFKA_BOOTSTRAP_SERVERS"].split(",")[0].split(":")
+frame = bytes.fromhex("000d00000000000100036261640001 67ffff")  # LeaveGroup 0 of client "bad", with a member id that is null
+with socket.create_connection((host, int(port))) as connection:
+    connection.sendall(len(frame).to_bytes(4, "big") + frame)
+    assert connection.recv(1) == b""
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("tests", "code", "said"), [("pytest -q -p no:cacheprovider -k record", 0, "0 warnings"), ("python bad.py", 3, "K-01")]
+)
+def test_the_job_that_judges_fails_on_a_violation_and_its_page_says_which(project: Path, tests: str, code: int, said: str) -> None:
+    (project / "Makefile").write_text(f"test:\n\t{tests}\n")
+    (project / "bad.py").write_text(BAD_MEMBER)
+    test, judge = (step["run"] for step in steps("judge") if step.get("name") in ("test", "judge"))
+    run(test, project)
+    assert f"ended with {code}" in run(f"({judge}) || code=$?; echo ended with ${{code:-0}}", project, {"GITHUB_STEP_SUMMARY": "page.md"})
+    page = (project / "page.md").read_text()
+    assert page.startswith("### Rules of the Kafka protocol\n```\n") and page.endswith("\n```\n") and said in page
+    suite = ElementTree.parse(project / "klamm-rules.xml").getroot()
+    assert int(suite.attrib["failures"]) == (code != 0) and int(suite.attrib["tests"]) > 50
+    assert (project / "klamm-report.html").exists()
 
 
 def test_the_examples_in_containers_parse_and_add_a_fault_and_a_hold() -> None:
