@@ -7,15 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from klamm.cli.serving.replay import command
 from klamm.machine.cache_folder import cache_folder
 from klamm.pipeline.rules.runner import rules
 from klamm.replay import releases
 from klamm.replay.play import Played, is_shown, played
 from klamm.replay.releases import CLIENTS, PROGRAMS, NotInstalled, command_of
 from klamm.replay.table import BUGS, rows
+from klamm.tests.cli.running import call
 from klamm.tests.harness.names import unique_name
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "museum.md"
@@ -43,10 +42,9 @@ def test_the_page_has_the_table() -> None:
 
 
 def test_the_list_and_a_wrong_name() -> None:
-    listed = json.loads(CliRunner().invoke(command, ["--list", "--json"], standalone_mode=False).output)
-    assert [each["name"] for each in listed] == list(BUGS)
-    done = CliRunner().invoke(command, ["sarama-throttl"])
-    assert done.exit_code == 2 and "sarama-throttle" in done.stderr
+    assert [each["name"] for each in json.loads(call("replay", "--list", "--json").stdout)] == list(BUGS)
+    done = call("replay", "sarama-throttl")
+    assert done.returncode == 2 and "sarama-throttle" in done.stderr
 
 
 @pytest.mark.parametrize(
