@@ -82,7 +82,9 @@ class ProgramLoad:
         """The program has one member."""
         raise LoadHangs("no other member of the program joins")
 
-    leave = join
+    def leave(self, _member: object) -> NoReturn:
+        """No member leaves."""
+        raise LoadHangs("no member of the program leaves")
 
     def finish(self) -> list[str]:
         """Wait for the producers, then until all others have read everything, and end them. Raises LoadHangs."""

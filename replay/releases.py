@@ -89,22 +89,20 @@ def _node(package: str, version: str, folder: Path) -> None:
     _run(folder, "npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", ".", f"{package}@{version}")
 
 
-def _go(package: str, version: str, folder: Path) -> None:
+def _sarama(package: str, version: str, folder: Path) -> None:
     """A module that requires the release; sarama had another name before 1.40."""
-    name = "franz-go" if "franz" in package else "sarama"
-    wanted = package if name == "franz-go" else "github.com/IBM/sarama"
-    shutil.copy(PROGRAMS / f"{name}.go", folder / "main.go")
-    (folder / "go.mod").write_text(f"module replay\n\ngo 1.21\n\nrequire {wanted} v0.0.0\n\nreplace {wanted} => {package} v{version}\n")
+    name = "github.com/IBM/sarama"
+    shutil.copy(PROGRAMS / "sarama.go", folder / "main.go")
+    (folder / "go.mod").write_text(f"module replay\n\ngo 1.21\n\nrequire {name} v0.0.0\n\nreplace {name} => {package} v{version}\n")
     _run(folder, "go", "mod", "tidy")
 
 
-GO = "cp {{programs}}/{0}.go {{release}}/main.go && cd {{release}} && go build -o client . && exec ./client"
+SARAMA = "cp {programs}/sarama.go {release}/main.go && cd {release} && go build -o client . && exec ./client"
 CLIENTS = {
     "librdkafka": Client("confluent-kafka", "PyPI", _wheel, "RELEASE={release} exec {python} {programs}/librdkafka.py"),
     "kafka-python": Client("kafka-python", "PyPI", _python, "RELEASE={release} exec {python} {programs}/kafka_python.py"),
     "no-kafka": Client("no-kafka", "npm", _node, "NODE_PATH={release}/node_modules exec node {programs}/no_kafka.js"),
-    "sarama": Client("github.com/IBM/sarama", "the Go module proxy", _go, GO.format("sarama")),
-    "shopify-sarama": Client("github.com/Shopify/sarama", "the Go module proxy", _go, GO.format("sarama")),
-    "franz-go": Client("github.com/twmb/franz-go", "the Go module proxy", _go, GO.format("franz-go")),
+    "sarama": Client("github.com/IBM/sarama", "the Go module proxy", _sarama, SARAMA),
+    "shopify-sarama": Client("github.com/Shopify/sarama", "the Go module proxy", _sarama, SARAMA),
 }
 """By name. The versions of Go modules are written without their v."""

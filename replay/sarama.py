@@ -6,7 +6,7 @@ from klamm.conform.clients.client_lab import ClientLab
 from klamm.protocol import messages
 from klamm.replay.bug import Bug
 
-KAFKA = {"KAFKA_VERSION": "2.1.0"}
+KAFKA = "2.1.0"
 """The `Version` of sarama's config."""
 PARTITIONS = 200
 
@@ -21,7 +21,7 @@ async def _give_ids(lab: ClientLab) -> None:
 async def _lost_connections(lab: ClientLab) -> None:
     await lab.create()
     await _give_ids(lab)
-    program = await lab.begin_client("produce", {"retries": "1", "retry.backoff.ms": "50"}, RECORDS=30, PAUSE_MS=50, **KAFKA)
+    program = await lab.begin_client("produce", {"retries": "1", "retry.backoff.ms": "50"}, RECORDS=30, PAUSE_MS=50, KAFKA_VERSION=KAFKA)
     await lab.consumed(program, 5)
     lab.fault(api="Produce", topic=lab.topic, close="before", delay_ms=200, first=3)
     await lab.finish(program, may_fail=True)
@@ -30,7 +30,7 @@ async def _lost_connections(lab: ClientLab) -> None:
 async def _broker_leaves(lab: ClientLab) -> None:
     await lab.create(replicas=[[2, 1]] * PARTITIONS)
     config = {"enable.idempotence": "false", "retries": "20", "retry.backoff.ms": "100"}
-    program = await lab.begin_client("produce", config, RECORDS=4 * PARTITIONS, PARTITIONS=PARTITIONS, PAUSE_MS=1, **KAFKA)
+    program = await lab.begin_client("produce", config, RECORDS=4 * PARTITIONS, PARTITIONS=PARTITIONS, PAUSE_MS=1, KAFKA_VERSION=KAFKA)
     await lab.consumed(program, PARTITIONS)
     await lab.cluster.kill_broker(2)
     await lab.finish(program, may_fail=True)
@@ -40,7 +40,7 @@ async def _throttled(lab: ClientLab) -> None:
     await lab.create()
     lab.fault(api="Produce", topic=lab.topic, throttle_time_ms=400, first=4)
     config = {"enable.idempotence": "false", "compression.type": "zstd"}  # with zstd it sends Produce 7
-    await lab.client("produce", config, RECORDS=10, PAUSE_MS=20, **KAFKA)
+    await lab.client("produce", config, RECORDS=10, PAUSE_MS=20, KAFKA_VERSION=KAFKA)
 
 
 BUGS = (
