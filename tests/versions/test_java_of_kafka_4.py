@@ -12,8 +12,8 @@ import pytest
 import klamm
 from klamm.protocol import messages
 from klamm.testing import BlockingCluster
-from klamm.tests.harness import newest_kafka
 from klamm.tests.harness.kafka import java_command, request
+from klamm.tests.reference import newest_kafka
 
 CONFIG = {
     "offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 1, "transaction.state.log.replication.factor": 1,
