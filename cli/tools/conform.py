@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,8 +98,11 @@ def command(
     for file in (junit, html):
         _check_writable(file)
     if client is not None:
-        benches = [_client_bench(client, server) for _ in range(jobs)]
-        return _run(benches, selected, strict, timeout or CLIENT_S, verbose, as_json, junit, html)
+        from klamm.conform.clients.client_lab import ClientLab, silent_brokers
+
+        benches: list[Bench] = [ClientLab(client, server=server) for _ in range(jobs)]
+        with silent_brokers():
+            return _run(benches, selected, strict, timeout or CLIENT_S, verbose, as_json, junit, html)
     from klamm.conform.lab import Lab, SaslPlace
 
     assert address is not None
@@ -134,14 +136,6 @@ def _sections(of_clients: bool) -> Sequence[Section]:
     from klamm.conform.sections.catalogue import SECTIONS
 
     return SECTIONS
-
-
-def _client_bench(command: str, server: tuple[str, int] | None) -> Bench:
-    """What clients are tested with. Its brokers say nothing of what the suite does to them."""
-    from klamm.conform.clients.client_lab import ClientLab
-
-    logging.getLogger("klamm").setLevel(logging.CRITICAL)
-    return ClientLab(command, server=server)
 
 
 def _check_writable(file: Path | None) -> None:

@@ -8,8 +8,9 @@ proxy (`other_server.py`), which cannot be steered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any, NoReturn
 
 from klamm.conform.case import Absent, Broken, Case, Exchange, Unreachable
@@ -303,6 +304,18 @@ class ClientLab:
     async def expect_log(self, count: int, partition: int = 0) -> None:
         """Raise Broken if the partition does not have the numbers below `count`, each once and in order."""
         expect_numbers([each.value for each in await self.log(partition)], count, "the log")
+
+
+@contextmanager
+def silent_brokers() -> Iterator[None]:
+    """Brokers of this process log nothing of what the suite does to them."""
+    logger = logging.getLogger("klamm")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def expect_numbers(values: list[str], count: int, what: str) -> None:

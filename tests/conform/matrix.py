@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from klamm.conform import reports
 from klamm.conform.case import Outcome
 from klamm.conform.clients.catalogue import SECTIONS
-from klamm.conform.clients.client_lab import ClientLab
+from klamm.conform.clients.client_lab import ClientLab, silent_brokers
 from klamm.conform.runner import chosen, run_together
 from klamm.protocol.addresses import Address
 from klamm.tests.conform.adapters import CLIENTS
@@ -84,9 +83,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--timeout", type=float, default=30, help="seconds that a case may take")
     parser.add_argument("--html", type=Path, default=Path("build/matrix.html"))
     options = parser.parse_args(arguments)
-    logging.getLogger("klamm").setLevel(logging.CRITICAL)
     names = () if options.cases == ["all"] else options.cases or PLAIN
-    cells = run(options.client or [*CLIENTS], options.server or [*SERVERS], names, options.jobs, options.timeout)
+    with silent_brokers():
+        cells = run(options.client or [*CLIENTS], options.server or [*SERVERS], names, options.jobs, options.timeout)
     options.html.parent.mkdir(parents=True, exist_ok=True)
     options.html.write_text(reports.as_matrix(cells), encoding="utf-8")
     for server in dict.fromkeys(server for _, server in cells):
