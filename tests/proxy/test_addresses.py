@@ -140,7 +140,8 @@ def test_clients_are_told_no_level_of_a_feature_that_needs_a_later_version(known
 
 
 def test_every_response_with_a_port_of_a_broker_is_one_of_these() -> None:
-    """Of the definitions of all releases that we have. Those of the quorum of KRaft are between controllers."""
+    """Of the definitions of all releases that we have. Those of the quorum of KRaft are between controllers, those of
+    streams groups are addresses of applications."""
 
     def has_port(struct: Any, version: int) -> bool:
         fields = [field for field in struct.fields if version in field.versions]
@@ -152,5 +153,7 @@ def test_every_response_with_a_port_of_a_broker_is_one_of_these() -> None:
         high = schema.load(name).valid.high
         defined = schema.load(name, schema.Versions(0, high))
         found += [(defined.api_key, version) for version in range(high + 1) if has_port(defined.root, version)]
-    between_brokers = {_DESCRIBE_QUORUM, *(int(key) for key, api in APIS.items() if api.cluster_action or api.draft not in (None, Draft.KAFKA_4))}
-    assert sorted(each for each in found if each[0] not in between_brokers) == sorted(FRAMES)
+    of_applications = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
+    drafts = {int(key) for key, api in APIS.items() if api.draft not in (None, Draft.KAFKA_4)}
+    others = {_DESCRIBE_QUORUM, *drafts, *map(int, of_applications), *(int(key) for key, api in APIS.items() if api.cluster_action)}
+    assert sorted(each for each in found if each[0] not in others) == sorted(FRAMES)
