@@ -64,6 +64,7 @@ KNOW_THE_FOLDER = {
 }
 ELSEWHERE = {
     "pipeline/export.py": "what is exported goes to a place of the user's",
+    "pipeline/ship.py": "removes sealed segments that were shipped, which are files of brokers",
     "pipeline/retention.py": "removes journals, which are folders of brokers",
     "pipeline/lake/journal_copy.py": "copies of the journal of an object store",
     "pipeline/lake/bronze.py": "looks for files in the journals of brokers",
