@@ -30,6 +30,9 @@ NOT_EXERCISED: dict[str, str] = {
 """Rule → why the journals of the brokers do not exercise it. Warnings are left out: they judge clients, and the story's clients have no
 habits."""
 
+OF_ONE_LEADER = {"F-06", "O-05"}
+"""Rules that judge partitions while their leader is the same: in a window it may be, and not in the whole run."""
+
 
 class _Quiet:
     def begin(self, what: str, total: int | None) -> None: ...
@@ -52,7 +55,8 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     assert_quick_agrees(lake, ["own"], judgement)
     cut = [runner.judge_lake(spark, lake, ["own"], window=window) for window in windows(lake, "own", None, _thirds(lake))]
     assert len(cut) > 1
-    assert runner.together(judged.of("own") for judged in cut) == judgement
+    alike = runner.rules().keys() - OF_ONE_LEADER
+    assert runner.together(judged.of("own") for judged in cut).by(alike) == judgement.by(alike)
     whole = _rows_of_gold(spark, lake, SIZES)
     assert all(whole.values())
     assert _rows_of_gold(spark, lake, _thirds(lake)) == whole
