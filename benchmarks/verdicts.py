@@ -3,8 +3,9 @@
     python -m klamm.benchmarks.verdicts [--sizes 1000 10000 200000 1000000] [--runs 60] [--other OLD/.venv/bin/klamm] [--rounds 1]
 
 Journals are those of `mixed_journal.py`. `quick` is `klamm pipeline check --quick`. `report` is `klamm report` from the journal, which
-needs no Spark. `run` is `klamm pipeline run` of a lake without tables, and `again` the same with nothing new. The last rows are those of
-one lake with so many runs, each a copy of the smallest journal. The benchmark ends if a command fails, or finds that a rule is violated.
+needs no Spark. `run` is `klamm pipeline run` of a lake without tables, and `again` the same with nothing new; `spark` is `run` where
+`--master local[2]` gives all work to Spark's workers. The last rows are those of one lake with so many runs, each a copy of the smallest
+journal. The benchmark ends if a command fails, or finds that a rule is violated.
 
 CPU is user and system time of all processes that a command started, to the last one. Memory is the greatest sum of their resident memory,
 looked at ten times a second. The load is that of the machine over the last minute when the command ended.
@@ -33,9 +34,11 @@ from klamm.benchmarks import mixed_journal
 from klamm.benchmarks.processes import Failed, klamm, note
 from klamm.journal.reading import count_rows, segments
 from klamm.journal.segments import OpenSegment
+from klamm.pipeline.lake.folder import LAYERS
 from klamm.pipeline.report.source import LIMIT
 
 SIZES = (1_000, 10_000, 200_000, 1_000_000)
+COMMANDS = ("quick", "report", "run", "again", "spark")
 _BECOME_SUBREAPER = 36
 """Of prctl: orphans of children become children, so that their CPU time counts."""
 
@@ -141,6 +144,7 @@ def rows(size: str, journal: Path, work: Path, names: Sequence[str]) -> Iterator
         "report": ["report", str(journal), "-o", str(work / "report.html")],
         "run": ["pipeline", "run", str(work)],
         "again": ["pipeline", "run", str(work)],
+        "spark": ["pipeline", "run", "--master", "local[2]", str(work)],
     }
     yield from (Row(size, name, commands[name]) for name in commands if name in names)
 
@@ -155,14 +159,21 @@ def measure(size: str, journal: Path, programs: Sequence[str], rounds: int, name
                 work = Path(folder)
                 shutil.copytree(journal / "journal", work / "journal")
                 for row in rows(size, journal, work, names):
+                    if row.name == "spark":  # from the journal
+                        _remove_tables(work)
                     costs.setdefault((row.name, program), []).append(cost_of([program, *row.arguments]))
                     note(f"{size} {row.name} {program}: {costs[row.name, program][-1]}")
-                files[program] = sum(len(list((work / layer).rglob("*.parquet"))) for layer in ("bronze", "silver", "gold"))
+                files[program] = sum(len(list((work / layer).rglob("*.parquet"))) for layer in LAYERS)
     for (name, program), found in costs.items():
         wall_s, cpu_s, peak_mb, load = (median(values) for values in zip(*found, strict=True))
         which = "this" if program == programs[-1] else "other"
-        many = f"{files[program]:,}" if name == "run" else ""
+        many = f"{files[program]:,}" if name in ("run", "spark") else ""
         print(f"| {size} | {name} | {which} | {wall_s:.1f} | {cpu_s:.1f} | {peak_mb:,.0f} | {load:.1f} | {many} |", flush=True)
+
+
+def _remove_tables(lake: Path) -> None:
+    for layer in LAYERS:
+        shutil.rmtree(lake / layer, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -173,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--other", metavar="KLAMM", help="the program of another Klamm, which is measured in turn with this one")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--only", nargs="+", default=["quick", "report", "run", "again"], choices=["quick", "report", "run", "again"])
+    parser.add_argument("--only", nargs="+", default=COMMANDS, choices=COMMANDS)
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where journals stay; those that are there are used again")
     chosen = parser.parse_args(arguments)
     ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1)

@@ -1,8 +1,10 @@
 """`klamm pipeline run` and `watch`: from the journal of a lake to its tables.
 
 Brokers that run are asked to seal their segments; segments that dead brokers left are sealed here. Then sealed segments are converted to
-bronze while the JVM starts, and brought into silver in batches (`pipeline/stream.py`). Segments that were shipped are bronze already
-(`pipeline/shipped.py`). `watch` does the first part each second, also while a batch is made.
+bronze, and brought into silver in batches (`pipeline/stream.py`). Segments that were shipped are bronze already (`pipeline/shipped.py`).
+`watch` does the first part each second, also while a batch is made.
+
+Work on few rows is done by processes of this machine, and no JVM starts; the same work on many rows is done by Spark's workers.
 """
 
 from __future__ import annotations
@@ -26,10 +28,7 @@ from klamm.pipeline.lake.access.older_lake import take_over
 from klamm.pipeline.lake.bronze import (
     Converted,
     PendingSegments,
-    are_many,
     convert_all,
-    convert_by_workers,
-    convert_here,
     empty_files,
     foreign_files,
     own_segments,
@@ -39,12 +38,14 @@ from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import Lake, spark_failures
 from klamm.pipeline.lake.layout import is_older as is_older_layout
+from klamm.pipeline.lake.local_workers import Choose, LocalWorkers, Workers, processes_for
 from klamm.pipeline.lake.store import local_folder
 from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.retention import finish
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import old_gold
 from klamm.pipeline.shipped import waiting as shipped_segments
+from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.pipeline.spark.workers import cluster_failures
 from klamm.pipeline.upkeep import upkeep
 
@@ -52,6 +53,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REBUILT = "another version of Klamm made silver of {}: silver and gold are made again from bronze"
+
+LOCAL_ROWS = 1_500_000
+"""Work on up to this number of rows is not given to Spark: half a minute with two cores."""
+
+PROCESS_ROWS = 80_000
+"""Rows that another process pays for: decoding them takes two seconds."""
 
 UPKEEP_S = 600.0
 """Seconds between two times when commits are folded, old rows removed and small parts merged, while a lake is watched."""
@@ -86,14 +93,16 @@ class RunOutcome(NamedTuple):
 
 
 def run(
-    folder: Lake, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None
+    folder: Lake, session: Callable[[], SparkSession], progress: Progress, *, gold: bool = True, keep_ns: int | None = None,
+    local_rows: int = LOCAL_ROWS,
 ) -> RunOutcome:
-    """Bring all tables of a lake up to date. `session` opens Spark, if there is work for it. With `keep_ns`, what is older is removed
-    (`retention.py`).
+    """Bring all tables of a lake up to date. `session` opens Spark, if there is work on more than `local_rows` rows. With `keep_ns`, what
+    is older is removed (`retention.py`).
 
     Raises PipelineFailed, also if rows got lost.
     """
     session = cache(session)
+    workers = workers_by_size(session, local_rows)
     with written(folder, may_be_older=True) as lake, spark_failures(), damage_named(lake), cluster_failures():
         taken_over = take_over(lake) if isinstance(lake, Path) else []
         finish(lake)
@@ -113,7 +122,7 @@ def run(
         if not found and not commits.journals:
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
             return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
-        converted = _bronze_and_silver(lake, commits, found, session, progress) if found or not commits.is_folded else []
+        converted = _bronze_and_silver(lake, commits, found, workers, progress) if found or not commits.is_folded else []
         converted += shipped
         torn = [one for one in converted if one.lost is not None]
         notes += [f"{one.run}/{one.batch}: rows are lost, {one.rows} are there: {one.lost}" for one in torn]
@@ -123,7 +132,7 @@ def run(
         runs = sorted({*runs, *upkept.shortened}.difference(upkept.removed))
         notes += upkept.notes
         notes += missing.notes(missing.missing_rows(lake, runs))
-        judgement = _gold(session, lake, progress) if gold else None
+        judgement = _gold(session, workers, lake, progress) if gold else None
         return RunOutcome(rows, len(found) + len(shipped), tuple(runs), tuple(notes), judgement)
 
 
@@ -152,18 +161,19 @@ def watch(
         stream.prepare(lake)
         commits = Commits(lake)
         spark = session()
+        workers = workers_by_size(lambda: spark, 0)
         silver = stream.Silver(lake)
         progress.begin("watching", None)
         segments = PendingSegments(lake, commits)
         kept_at = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
-            batches = pool.submit(silver.catch_up, spark)
+            batches = pool.submit(silver.catch_up, workers)
             while not stop.is_set():
                 shipped = shipped_segments(lake, commits)
                 commits.add(shipped)
                 found, _ = own_segments(segments.look())
                 _want_seals(segments.written)
-                converted = convert_all(spark, lake, found, progress.step)
+                converted = convert_all(lake, found, progress.step, workers_by_size(session, LOCAL_ROWS))
                 commits.add(converted)
                 converted += shipped
                 if converted:
@@ -171,22 +181,30 @@ def watch(
                 is_due = time.monotonic() - kept_at >= upkeep_s
                 if batches.done() or is_due:
                     batches.result()
-                    batches = pool.submit(silver.catch_up, spark)
+                    batches = pool.submit(silver.catch_up, workers)
                 if is_due:
                     batches.result()
                     upkeep(lake, commits, keep_ns)
                     kept_at = time.monotonic()
                 stop.wait(every_s)
             batches.result()
-    outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns)
+    outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns, local_rows=0)
     return outcome._replace(segments=commits.added + outcome.segments)
 
 
-def _bronze_and_silver(
-    lake: Lake, commits: Commits, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
-) -> list[Converted]:
+def workers_by_size(session: Callable[[], SparkSession], local_rows: int) -> Choose:
+    """This machine for work on up to this number of rows, Spark's workers for more."""
+
+    def choose(rows: int) -> Workers:
+        return LocalWorkers(processes_for(rows, PROCESS_ROWS)) if rows <= local_rows else SparkWorkers(session())
+
+    return choose
+
+
+def _bronze_and_silver(lake: Lake, commits: Commits, found: Sequence[Segment], workers: Choose, progress: Progress) -> list[Converted]:
     """Convert segments to bronze and commit them; then silver gets the rows of all commits that it lacks."""
-    spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
+    progress.begin("bronze", len(found))
+    converted = convert_all(lake, found, progress.step, workers)
     commits.add(converted)
     progress.begin("silver", None)
 
@@ -194,26 +212,11 @@ def _bronze_and_silver(
         progress.begin("silver", tasks)
         return progress.step
 
-    stream.Silver(lake).catch_up(spark, begin)
+    stream.Silver(lake).catch_up(workers, begin)
     return converted
 
 
-def _bronze_while_spark_starts(
-    lake: Lake, found: Sequence[Segment], session: Callable[[], SparkSession], progress: Progress
-) -> tuple[SparkSession, list[Converted]]:
-    """Open a session and convert segments to bronze. A small journal is converted in this process, while the JVM starts."""
-    if are_many(lake, found):
-        progress.begin("bronze", None)
-        spark = session()
-        return spark, convert_by_workers(spark, lake, found)
-    progress.begin("bronze", len(found))
-    with ThreadPoolExecutor(1) as pool:
-        converting = pool.submit(convert_here, lake, found, progress.step)
-        spark = session()
-        return spark, converting.result()
-
-
-def _gold(session: Callable[[], SparkSession], lake: Lake, progress: Progress) -> Judgement | None:
+def _gold(session: Callable[[], SparkSession], workers: Choose, lake: Lake, progress: Progress) -> Judgement | None:
     """Make gold for the runs whose gold was not made of all rows that silver has now; of the others no part may be gone."""
     chosen = old_gold(lake)
     every = {entry.run for table in GOLD for entry in delta_log.entries(lake, table.path)}
@@ -225,7 +228,7 @@ def _gold(session: Callable[[], SparkSession], lake: Lake, progress: Progress) -
         progress.begin("gold", steps)
         return lambda: progress.step(1)
 
-    return build_gold(session(), lake, chosen, begin=begin)
+    return build_gold(lake, chosen, workers, session, begin=begin)
 
 
 def rows_of_silver(lake: Lake) -> int:

@@ -1,7 +1,7 @@
 """Bronze to silver: decodes a batch of files once and writes all tables that they fill.
 
-A batch has files of one or more runs. Spark only says which worker does what: a task is a list of files of bronze, or of row groups in
-them, and the worker reads and writes Parquet itself (`silver_files.py`). Then the files are committed to the log of each table, with the
+A batch has files of one or more runs. A task is a list of files of bronze, or of row groups in them, and the worker that does it reads and
+writes Parquet itself (`silver_files.py`). Then the files are committed to the log of each table, with the
 number of the batch: tables that have it already stay as they are. No row may get lost: the files of messages and quarantine must have as
 many rows together as bronze has frames. What files have is what their tasks report; the driver reads no file.
 """
@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from typing import NamedTuple
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import Lake, PipelineFailed
+from klamm.pipeline.lake.local_workers import Workers, nobody
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, SILVER
-from klamm.pipeline.silver_files import WRITTEN, Piece, received, write_tasks
-from klamm.pipeline.spark.task_counts import ended_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from klamm.pipeline.silver_files import Piece, Task, write_task
 
 TASK_ROWS = 1 << 17
 """The most rows of a task, unless a row group has more. The files that it writes have as many."""
@@ -54,15 +51,11 @@ Begin = Callable[[int], Callable[[int], None]]
 """Called with the number of tasks of a batch; what it returns is called with the number of tasks that have ended since its last call."""
 
 
-def build_silver(spark: SparkSession, lake: Lake, sources: Sequence[Source], number: int, begin: Begin | None = None) -> list[Entry]:
+def build_silver(workers: Workers, lake: Lake, sources: Sequence[Source], number: int, begin: Begin | None = None) -> list[Entry]:
     """Write the rows of these files to all tables of silver, as the batch of this number; returns the new files. Raises RowsLostError."""
-    work, files = tasks(lake, sources), list[Entry]()
-    if work:
-        numbers = spark.range(0, len(work), 1, len(work))
-        written = numbers.mapInArrow(partial(write_tasks, lake, str(number), work), WRITTEN)
-        with nullcontext() if begin is None else ended_tasks(spark, begin(len(work))):
-            rows = written.collect()
-        files = [file for row in rows for file in received(row.report).files]
+    work = tasks(lake, sources)
+    ended = begin(len(work)) if begin is not None and work else nobody
+    files = [file for written in workers.do(partial(write_task, lake, str(number)), work, ended) for file in written]
     refuse_loss(sources, files)
     filled = {file.table for file in files}
     delta_log.append(lake, [table for table in COMMITTED if table is MESSAGES or table.path in filled], files, number)
@@ -83,21 +76,25 @@ def refuse_loss(sources: Sequence[Source], files: Sequence[Entry]) -> None:
                 raise RowsLostError(f"run {run}: {rows} rows in bronze, {found} in {names}")
 
 
-def tasks(lake: Lake, sources: Sequence[Source]) -> list[list[Piece]]:
+def tasks(lake: Lake, sources: Sequence[Source]) -> list[Task]:
     """The files as tasks of similar size, the largest first. Files of a run stand together. The same files give the same tasks."""
     size = min(TASK_ROWS, max(LEAST_ROWS, sum(source.rows for source in sources) // BALANCE))
     found: list[tuple[int, list[Piece]]] = []
     rows, pieces = 0, list[Piece]()
-    for source in sorted(sources, key=lambda source: (source.run, source.table, source.path)):
-        for piece_rows, piece in _pieces(lake, source, size):
-            if pieces and rows + piece_rows > size:
+    by_run = groupby(sorted(sources, key=lambda source: (source.run, source.table, source.path)), lambda source: source.run)
+    for _, some in by_run:
+        of_run = [piece for source in some for piece in _pieces(lake, source, size)]
+        whole = sum(piece_rows for piece_rows, _ in of_run)
+        for number, (piece_rows, piece) in enumerate(of_run):
+            # A run that fits into a task is not divided between two: that would be another file of each table.
+            if pieces and rows + (whole if number == 0 and whole <= size else piece_rows) > size:
                 found.append((rows, pieces))
                 rows, pieces = 0, []
             rows += piece_rows
             pieces.append(piece)
     if pieces:
         found.append((rows, pieces))
-    return [pieces for _, pieces in sorted(found, key=lambda task: -task[0])]
+    return [Task(place, pieces) for place, (_, pieces) in enumerate(sorted(found, key=lambda task: -task[0]))]
 
 
 def _pieces(lake: Lake, source: Source, size: int) -> Iterator[tuple[int, Piece]]:

@@ -9,17 +9,13 @@ After each run the rows are counted: frames of bronze = messages + quarantine, e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from klamm.pipeline.lake import delta_log, layout
 from klamm.pipeline.lake.commits import PURGED, Commits, waiting
 from klamm.pipeline.lake.folder import Lake, PipelineFailed
+from klamm.pipeline.lake.local_workers import Choose
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import MESSAGES, SILVER
 from klamm.pipeline.silver import Begin, Source, build_silver
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COMMITS_A_BATCH = 8
 DERIVED = ("silver", "gold")
@@ -59,13 +55,13 @@ class Silver:
         self._done = delta_log.committed(lake, MESSAGES.path)
         self._begun = max(delta_log.committed(lake, table.path) for table in SILVER)
 
-    def catch_up(self, spark: SparkSession, begin: Begin | None = None) -> None:
+    def catch_up(self, workers: Choose, begin: Begin | None = None) -> None:
         """Bring the rows of all commits into silver; `begin` is called for each batch. Raises RowsLostError."""
         while commits := waiting(self._lake, self._done):
             some = [commit for commit in commits if commit.number <= self._begun] or commits[:COMMITS_A_BATCH]
             lines = [line for commit in some for line in commit.lines() if line["rows"] > 0]
             sources = [Source(line["table"], line["run"], line["path"], line["rows"]) for line in lines]
-            build_silver(spark, self._lake, sources, some[-1].number, begin)
+            build_silver(workers(sum(source.rows for source in sources)), self._lake, sources, some[-1].number, begin)
             self._done = some[-1].number
 
 

@@ -353,9 +353,10 @@ def spark_settings_page() -> str:
         NOTE,
         "# Settings of Spark\n",
         "From `pipeline/spark/settings.py`: all that Klamm sets. A row is there because Spark would do something wrong without it, or",
-        "because it makes `klamm pipeline run` cheaper: then the gain is named, in CPU seconds of all processes: the difference between",
-        "runs with and without it, in turn, of a journal with 10,000 frames if no other number is given. The two rows for the compiler",
-        f"were measured together. What gains less than {LEAST_GAIN_S} s is not there.",
+        "because it makes Spark's SQL cheaper, which judges runs and windows that are too large for a worker: then the gain is named, in",
+        "CPU seconds of all processes: the difference between judgements by Spark's SQL with and without it, in turn, of a journal with",
+        "10,000 frames if no other number is given. The two rows for the compiler were measured together. What gains less than",
+        f"{LEAST_GAIN_S} s is not there. Workers that judge with DuckDB have none of these gains and costs.",
         "A value in braces is known when Spark starts; without it, the row is left out.\n",
     ]
     for when in When:

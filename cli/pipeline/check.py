@@ -61,9 +61,9 @@ def command(
     if quick:
         checked = _quickly(lake, runs, chosen, spark.memory, any_size=any_size)
     else:
-        from klamm.pipeline.rules.check import check
+        from klamm.pipeline.check import check
 
-        checked = check(lake, lambda: spark.open(lake), runs=runs, chosen=chosen)
+        checked = check(lake, lambda: spark.open(lake), runs=runs, chosen=chosen, local_rows=spark.local_rows)
     for note in checked.notes:
         click.echo(printable(note), err=True)
     if junit is not None:

@@ -63,8 +63,9 @@ class Memory(click.ParamType[str]):
         return value
 
 
+DEFAULT_MASTER = "local[*]"
 MASTER = click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL",
+    "--master", default=DEFAULT_MASTER, show_default=True, metavar="URL",
     help="local[N], local-cluster[N,CORES,MB], spark://HOST:PORT, k8s://URL or yarn.",
 )
 MEMORY = click.option("--memory", type=Memory(), default="2g", show_default=True, help="Heap of Spark's driver, such as 512m.")
@@ -78,6 +79,16 @@ class Spark:
     remote: str | None
     memory: str
     settings: Mapping[str, str]
+    is_chosen: bool = False
+    """The command line says where, or how."""
+
+    @property
+    def local_rows(self) -> int:
+        """Up to so many rows a command does without Spark; none if the user has chosen a Spark, or if spark-submit began the command."""
+        from klamm.pipeline.run import LOCAL_ROWS
+        from klamm.pipeline.spark.jvm import GATEWAY_PORT
+
+        return 0 if self.is_chosen or GATEWAY_PORT in os.environ else LOCAL_ROWS
 
     def open(self, lake: Path | str | None = None) -> Any:
         """A session whose workers see `lake`. `os.environ` names the JVM that the command starts, so that it can end it at any time."""
@@ -128,7 +139,9 @@ def session_options(function: Callable[..., T]) -> Callable[..., T]:
 
     @wraps(function)
     def with_spark(*arguments: Any, master: str, remote: str | None, memory: str, settings: dict[str, str], **named: Any) -> T:
-        return function(*arguments, spark=Spark(master, remote, memory, settings), **named)
+        is_default = click.get_current_context().get_parameter_source("master") is click.core.ParameterSource.DEFAULT
+        is_chosen = not is_default or master != DEFAULT_MASTER or remote is not None or bool(settings)
+        return function(*arguments, spark=Spark(master, remote, memory, settings, is_chosen), **named)
 
     remote = click.option("--remote", metavar="URL", help="A Spark Connect server, sc://HOST:PORT, that sees the lake under the same path.")
     return MASTER(remote(MEMORY(settings_options(with_spark))))

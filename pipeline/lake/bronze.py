@@ -3,22 +3,23 @@
 A file has its name when it is complete, so a run that was killed leaves no half-written table; then the log of the table names it. Then a
 file in `bronze/commits` lists the segments that became valid together. What makes silver reads these commits and never looks for Parquet
 files; the rows of the lake are counted from them too. Of a segment with a torn end, all complete batches are converted.
-A small journal is converted in this process while the JVM starts, a large one by Spark's workers, with the same function.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.journal.reading import is_written, node_folders, open_segment, place_of, segments, written_by
 from klamm.journal.segments import Segment, is_part, segment_of
 from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.journal_copy import is_elsewhere, with_journal
+from klamm.pipeline.lake.local_workers import Choose, only_here
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.row_numbers import Span, spans_of
 from klamm.pipeline.lake.store import Store, local_folder
@@ -26,10 +27,9 @@ from klamm.pipeline.lake.table_parts import folder_of_run
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
-LOCAL_BYTES = 512 << 20
-"""Above this number of bytes, segments are converted by Spark's workers."""
+ROW_BYTES = 350
+"""Bytes of a row in a segment, about."""
 
 SPANS = 20_000
 """Of a segment with more spans of numbers none are kept: they are read from silver when they are needed."""
@@ -203,45 +203,9 @@ def _same_journal(segment: Segment, batch: pa.RecordBatch) -> None:
                 raise PipelineFailed(f"{segment.path}: a row has {name} {other}, its folder says {own}; a journal keeps its folder's name")
 
 
-def are_many(lake: Lake, found: Sequence[Segment]) -> bool:
-    """Whether segments have so many bytes that Spark's workers convert them; workers see no copies that this machine has of objects."""
-    return isinstance(lake, Path) and sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES
-
-
-def convert_all(spark: SparkSession, lake: Lake, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
-    """Convert segments, many by Spark's workers, few in this process."""
-    if not are_many(lake, found):
-        return convert_here(lake, found, step)
-    converted = convert_by_workers(spark, lake, found)
-    step(len(converted))
-    return converted
-
-
-def convert_here(lake: Lake, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
-    """Convert segments in this process; `step` is called with the number of segments that were converted since its last call."""
-    result = []
-    for segment in found:
-        result.append(convert(lake, segment))
-        step(1)
-    return result
-
-
-def convert_by_workers(spark: SparkSession, lake: Lake, found: Sequence[Segment]) -> list[Converted]:
-    """Convert segments in Spark's workers, which see the lake under the same path."""
-    listed = list(found)
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        for batch in batches:
-            done = [json.dumps(convert(lake, listed[number])) for number in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_arrays([pa.array(done, pa.string())], names=["done"])
-
-    tasks = min(len(listed), 200)
-    frame = spark.range(0, len(listed), 1, tasks).mapInArrow(work, "done string")
-    return [_received(json.loads(row.done)) for row in frame.collect()]
-
-
-def _received(values: list[Any]) -> Converted:
-    received = Converted(*values)
-    return received._replace(spans=None if received.spans is None else [Span(*span) for span in received.spans])
+def convert_all(lake: Lake, found: Sequence[Segment], step: Callable[[int], None], workers: Choose = only_here) -> list[Converted]:
+    """Convert segments; `step` is called with the number of segments that were converted since its last call. The copies that this machine
+    has of objects are converted here, because other workers do not see them."""
+    rows = sum(segment.path.stat().st_size for segment in found) // ROW_BYTES
+    choose = workers if isinstance(lake, Path) else only_here
+    return choose(rows).do(partial(convert, lake), found, step)

@@ -93,3 +93,17 @@ def _in_duckdb(kind: pa.DataType) -> str:
     if pa.types.is_struct(kind):
         return f"STRUCT({', '.join(f'{chr(34)}{field.name}{chr(34)} {_in_duckdb(field.type)}' for field in kind)})"
     return _DUCKDB_TYPES[str(kind)]
+
+
+def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values as this type."""
+    return array if array.type.equals(kind) else array.cast(kind)
+
+
+def with_columns(rows: pa.RecordBatch, columns: Iterable[Column]) -> pa.RecordBatch:
+    """The rows with exactly these columns and their types; a column that they lack is null."""
+    import pyarrow as pa
+
+    names, kinds = rows.schema.names, {column.name: arrow_type(column.type) for column in columns}
+    arrays = [as_type(rows.column(name), kind) if name in names else pa.nulls(rows.num_rows, kind) for name, kind in kinds.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(kinds))

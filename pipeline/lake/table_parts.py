@@ -53,17 +53,6 @@ def put(lake: Lake, table: Table, run: str, batch: str, rows: pa.Table) -> Entry
     return Entry(table.path, run, batch, name, *told(about[0], file.complete()))
 
 
-def write_few(lake: Lake, table: Table, rows: DataFrame, batch: str, most: int) -> list[Entry] | None:
-    """Write rows of a DataFrame from this process, which is cheaper than a job of Spark; None if they are more than `most`."""
-    import pyarrow.compute as pc
-
-    here = rows.limit(most + 1).toArrow()
-    if here.num_rows > most:
-        return None
-    runs = pc.unique(here.column("run_id")).to_pylist()
-    return [put(lake, table, run, batch, here.filter(pc.equal(here.column("run_id"), run))) for run in runs]
-
-
 def write(lake: Lake, table: Table, rows: DataFrame, batch: str) -> list[Entry]:
     """Write rows of a DataFrame from Spark's workers, a file for each partition and run."""
     reports = rows.mapInArrow(partial(_write_rows, lake, table, batch), REPORTED).collect()

@@ -134,9 +134,9 @@ class WindowPart(NamedTuple):
 
 
 PARAMETERS = {
-    ":recent": "true",
-    ":from_begin": "true",
-    ":part": "run_id",
+    "recent": "true",
+    "from_begin": "true",
+    "part": "run_id",
 }
 """Parameters of queries, and their values where runs are judged as a whole.
 
@@ -144,10 +144,11 @@ PARAMETERS = {
 time begins with the run; `:part` the name of the part that a row is in, null if it is not judged."""
 
 
-def filled(query: str, window: Window | None = None) -> str:
-    """The query with values for its parameters: those of a window, or of runs that are judged as a whole."""
+def filled(query: str, window: Window | None = None, sign: str = ":") -> str:
+    """The query with values for its parameters: those of a window, or of runs that are judged as a whole. Spark and DuckDB know what is in
+    them. In translated queries the `sign` of a parameter is another one."""
     for name, value in (PARAMETERS if window is None else window.values).items():
-        query = query.replace(name, value)
+        query = query.replace(sign + name, value)
     return query
 
 
@@ -189,7 +190,7 @@ class Window(NamedTuple):
     def values(self) -> dict[str, str]:
         """The values of `PARAMETERS`."""
         from_begin = "true" if self.since == BEGIN else "false"
-        return {":recent": self.recent, ":from_begin": from_begin, ":part": f"if({self.judged}, {self.place}, NULL)"}
+        return {"recent": self.recent, "from_begin": from_begin, "part": f"if({self.judged}, {self.place}, NULL)"}
 
     def sees(self, table: str) -> str:
         """SQL: whether rules see a row of a table of silver."""

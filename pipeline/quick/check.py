@@ -6,6 +6,7 @@ The journals themselves are read, so it does not matter whether the pipeline has
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from klamm.pipeline.lake.access.journals import frames, journals
 from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.quick import loading
 from klamm.pipeline.quick.judge import judge
+from klamm.pipeline.quick.tables import load
 from klamm.pipeline.rules.check import Checked, asked_for
 from klamm.pipeline.rules.evidence import RowsOf, Wanted
 
@@ -40,7 +42,7 @@ def check_quickly(
     judging, rules = asked_for(sorted(written.runs), runs, chosen)
     found = written.of(judging)
     _keep_to(limit, found, lake)
-    with loading.database(found, memory, "--memory gives it more") as (database, loaded):
+    with loading.database(partial(load, found=found), memory, "--memory gives it more") as (database, loaded):
         checked = Checked(judging, rules, judge(database, judging, rules.values()))
         checked.missing, checked.torn = loading.lost_rows(lake, judging, database, loaded)
         counted = database.execute("SELECT run_id, count(*) FROM quarantine GROUP BY run_id ORDER BY run_id").fetchall()

@@ -1,34 +1,23 @@
 """Frames of long journals are decoded by several processes of this machine, because Python decodes on one core only.
 
-    python -m klamm.pipeline.quick.decoders FOLDER
-
-is such a process. For each line with a task on standard input it writes the rows of each table to a file in the folder, and one line to
-standard output. It ends with its input.
+Each task writes the rows of each table to a file.
 """
 
 from __future__ import annotations
 
-import gc
-import os
-import queue
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
-from itertools import count
+from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import orjson
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
-from klamm.machine.absent_package import make_absent
+from klamm.pipeline.decode.silver_rows import Add, decode_into
+from klamm.pipeline.lake import local_workers
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.local_workers import each
 from klamm.pipeline.lake.tables import MESSAGES, Table
-from klamm.pipeline.silver_files import Add, decode_into
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,10 +25,6 @@ if TYPE_CHECKING:
 LEAST_BYTES = 24_000_000
 """Bytes of segments that another process pays for: about 80,000 frames, which take two seconds."""
 
-MOST_PROCESSES = 8
-"""Each has about 200 MB."""
-
-COMMAND = (sys.executable, "-m", "klamm.pipeline.quick.decoders")
 BODY = "body_json"
 
 STRIDE = 16
@@ -74,15 +59,9 @@ class Decoded(NamedTuple):
     """Table → a file of Arrow with its rows."""
 
 
-def cores() -> int:
-    """The cores that this process may use; where the system does not say so, all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def processes_for(found: Sequence[Segment]) -> int:
     """How many processes decode these segments; 1 means this process alone."""
-    size = sum(segment.path.stat().st_size for segment in found)
-    return max(1, min(cores(), MOST_PROCESSES, size // LEAST_BYTES))
+    return local_workers.processes_for(sum(segment.path.stat().st_size for segment in found), LEAST_BYTES)
 
 
 def tasks(found: Sequence[Segment], processes: int) -> list[Task]:
@@ -101,45 +80,11 @@ def batches_of(task: Task, tell: Callable[[str | None], None] = lambda torn: Non
     tell(reader.torn)
 
 
-def decoded_elsewhere(work: Sequence[Task], processes: int, folder: str) -> Generator[Decoded]:
+def decoded_elsewhere(work: Sequence[Task], processes: int, folder: Path) -> Generator[Decoded]:
     """The tasks as this number of processes has done them; files in `folder` are the caller's to remove. Raises PipelineFailed."""
-    idle = queue.SimpleQueue[subprocess.Popen[bytes]]()
-
-    def do(task: Task) -> Decoded:
-        child = idle.get()
-        try:
-            return Decoded(task, *_asked(child, task))
-        finally:
-            idle.put(child)
-
-    children = [subprocess.Popen([*COMMAND, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) for _ in range(processes)]
-    with ExitStack() as stack:
-        for child in children:
-            idle.put(stack.enter_context(child))
-        threads = stack.enter_context(ThreadPoolExecutor(processes))
-        try:
-            for one in as_completed([threads.submit(do, task) for task in work]):
-                yield one.result()
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
-            for child in children:
-                child.kill()  # which also ends the thread that waits for its answer
-
-
-def _asked(child: subprocess.Popen[bytes], task: Task) -> list[Any]:
-    """The answer of a process: the rows, what the segment says of its end, and the files."""
-    assert child.stdin is not None and child.stdout is not None
-    try:
-        child.stdin.write(orjson.dumps([*task]) + b"\n")  # without a buffer, and a pipe takes a line whole
-        line = child.stdout.readline()
-    except OSError:
-        line = b""
-    if not line.endswith(b"\n"):
-        raise PipelineFailed(f"a process that decodes frames ended with code {child.wait()}")
-    answer = orjson.loads(line)
-    if not isinstance(answer, list):
-        raise PipelineFailed(answer)
-    return answer
+    with closing(each(partial(decode, folder), list(enumerate(work)), processes)) as done:
+        for _, decoded in done:
+            yield decoded
 
 
 class _Files:
@@ -155,7 +100,7 @@ class _Files:
 
         writer = self._writers.get(table.name)
         if writer is None:
-            path = self.paths[table.name] = str(self._folder / f"{os.getpid()}-{self._number}-{table.name}.arrow")
+            path = self.paths[table.name] = str(self._folder / f"{self._number}-{table.name}.arrow")
             writer = self._writers[table.name] = pa.ipc.new_file(path, rows.schema)
         writer.write(rows)
 
@@ -164,13 +109,14 @@ class _Files:
             writer.close()
 
 
-def _decode(task: Task, folder: Path, number: int) -> list[Any]:
-    rows, torn = 0, None
+def decode(folder: Path, numbered: tuple[int, Task]) -> Decoded:
+    """Decode the frames of a task into files in a folder. Raises PipelineFailed."""
+    (number, task), count, torn = numbered, 0, None
 
     def counted() -> Iterator[pa.RecordBatch]:
-        nonlocal rows
+        nonlocal count
         for batch in batches_of(task, tell):
-            rows += batch.num_rows
+            count += batch.num_rows
             yield batch
 
     def tell(said: str | None) -> None:
@@ -180,27 +126,8 @@ def _decode(task: Task, folder: Path, number: int) -> list[Any]:
     files = _Files(folder, number)
     try:
         decode_into(without_bodies(files.add), counted())
+    except OSError as problem:
+        raise PipelineFailed(f"frames cannot be decoded: {' '.join(str(problem).split())}") from problem
     finally:
         files.close()
-    return [rows, torn, files.paths]
-
-
-def main(folder: Path) -> None:
-    """Do the tasks of standard input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks ends this one
-    gc.disable()
-    for number, line in zip(count(), sys.stdin.buffer, strict=False):
-        answer: Any
-        try:
-            answer = _decode(Task(*orjson.loads(line)), folder, number)
-        except (OSError, PipelineFailed) as problem:
-            answer = f"frames cannot be decoded: {' '.join(str(problem).split())}"
-        try:
-            os.write(sys.stdout.fileno(), orjson.dumps(answer) + b"\n")
-        except BrokenPipeError:  # the process that asked was killed
-            return
-
-
-if __name__ == "__main__":
-    make_absent("pandas")  # pyarrow would import it, which takes half a second
-    main(Path(sys.argv[1]))
+    return Decoded(task, count, torn, files.paths)

@@ -9,11 +9,12 @@ from functools import partial
 
 import duckdb
 
-from klamm.pipeline.gold import INPUTS, NEEDS, QUERIES, query_of
+from klamm.pipeline.gold_tables.queries import INPUTS, NEEDS, QUERIES, query_of
 from klamm.pipeline.lake.column_types import arrow_schema
 from klamm.pipeline.lake.tables import WINDOW, Table
+from klamm.pipeline.lake.windows import WindowPart
 from klamm.pipeline.quick.judge import TableContents
-from klamm.pipeline.quick.translations import translations
+from klamm.pipeline.quick.translations import SIGN, translations
 from klamm.pipeline.rules.runner import Reader
 
 SCHEMA = "gold"
@@ -31,4 +32,9 @@ def makers(database: duckdb.DuckDBPyConnection, contents: TableContents) -> list
 
 def _make(database: duckdb.DuckDBPyConnection, table: Table) -> None:
     names = ", ".join(name for name in table.names if name != WINDOW.name)
-    database.execute(f"INSERT INTO {SCHEMA}.{table.name} ({names}) SELECT {names} FROM ({translations().of(query_of(table))})")
+    database.execute(f"INSERT INTO {SCHEMA}.{table.name} ({names}) SELECT {names} FROM ({query(table)})")
+
+
+def query(table: Table, part: WindowPart | None = None) -> str:
+    """The query of a table, or of one part of it, in DuckDB's SQL."""
+    return query_of(table, part, translations().of, SIGN)

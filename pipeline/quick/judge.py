@@ -13,29 +13,28 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
+from klamm.pipeline.lake.windows import Window
 from klamm.pipeline.quick.translations import translations
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import SEEN_INPUTS, lacking, seen_of
 from klamm.pipeline.rules.judgement_plan import needed
 from klamm.pipeline.rules.record import JUDGED_SCHEMA, Need, Rule
-from klamm.pipeline.rules.runner import KEPT, Judgement, Reader, Stat, verdict
+from klamm.pipeline.rules.runner import KEPT, Begin, Judgement, Reader, Stat, no_steps, verdict
 
 _TYPES = {"string": "VARCHAR", "int": "INTEGER", "bigint": "BIGINT"}
-_COLUMNS = ", ".join(
-    f"CAST({name} AS {_TYPES[kind]}) AS {name}" for name, kind in (column.split(" ") for column in JUDGED_SCHEMA.split(", ")[:-1])
-)
+_COLUMNS = {name: _TYPES[kind] for name, kind in (column.split(" ") for column in JUDGED_SCHEMA.split(", ")[:-1])}
 
 
 class TableContents:
     """What the tables of silver contain."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
-        self._database = database
+    def __init__(self, database: duckdb.DuckDBPyConnection, window: Window | None = None) -> None:
+        self._database, self._is_whole = database, window is None
         self._holds = cache(self._look)
 
     def lacks(self, needs: Collection[Need]) -> bool:
-        """None of them holds, and there are some."""
-        return bool(needs) and not any(map(self._holds, needs))
+        """None of them holds, and there are some. Of a window it is not known: of the time before, some tables have rows, not all."""
+        return self._is_whole and bool(needs) and not any(map(self._holds, needs))
 
     def _look(self, need: Need) -> bool:
         condition = f"contains({need.column}, ?)" if need.part else f"list_contains(?, {need.column})"
@@ -49,14 +48,22 @@ def judge(
     chosen: Iterable[Rule] | None = None,
     contents: TableContents | None = None,
     others: Sequence[Reader] = (),
+    window: Window | None = None,
+    begin: Begin = no_steps,
 ) -> Judgement:
-    """Judge the rows of a database, which are those of `runs`, by all rules or the chosen ones, and do other work on the same views."""
+    """Judge the rows of a database, which are those of `runs`, by all rules or the chosen ones, and do other work on the same views.
+
+    With `window` the one run is judged within it, and the judgement has the names of its parts in place of the run.
+    `begin` is called with the number of steps.
+    """
     judging = list(runner.rules().values() if chosen is None else chosen)
-    judged = [Judgement([Stat(run, rule.id, 0, 0) for rule in judging for run in runs], [])]
-    contents = TableContents(database) if contents is None else contents
+    names = runs if window is None else [part.name for part in window.parts]
+    judged = [Judgement([Stat(name, rule.id, 0, 0) for rule in judging for name in names], [])]
+    contents = TableContents(database, window) if contents is None else contents
     parts = [part for rule in judging for part in rule.parts]
     exercised = [rule for rule in parts if not contents.lacks(rule.needs) and not contents.lacks(_needs_of(rule.about))]
-    views = Views(database, [(SEEN_INPUTS.name,), *(other.inputs for other in others), *(rule.reads for rule in exercised)])
+    views = Views(database, window, [(SEEN_INPUTS.name,), *(other.inputs for other in others), *(rule.reads for rule in exercised)])
+    end_step = begin(len(others) + len(exercised))
     views.make([SEEN_INPUTS.name])
     seen = seen_of(database.execute(f"SELECT run_id, input FROM {SEEN_INPUTS.name}").fetchall())
     views.release([SEEN_INPUTS.name])
@@ -64,7 +71,9 @@ def judge(
         views.make(other.inputs)
         other.work()
         views.release(other.inputs)
+        end_step()
     for rule in exercised:
+        end_step()
         if all(lacking(rule.id, seen.get(run, frozenset())) for run in runs):
             views.release(rule.reads)
             continue
@@ -73,23 +82,23 @@ def judge(
             counted = database.execute(translations().of(runner.checked_query(rule))).fetchall()
             judged.append(Judgement([Stat(run, rule.id, checked, 0) for run, checked in counted], []))
         if not rule.about or database.execute(f"SELECT 1 FROM {rule.about} LIMIT 1").fetchall():
-            judged.append(_judged(database, rule))
+            judged.append(_judged(database, rule, window))
         views.release(rule.reads)
     return runner.applicable(runner.together(judged), seen)
 
 
 def _needs_of(name: str) -> tuple[Need, ...]:
-    view = runner.views().get(name)
+    view = runner.views_as_written().get(name)
     return () if view is None else view.needs
 
 
 class Views:
     """The prepared views that rules read, as tables."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, reading: Iterable[Collection[str]]) -> None:
+    def __init__(self, database: duckdb.DuckDBPyConnection, window: Window | None, reading: Iterable[Collection[str]]) -> None:
         """`reading` has the names that each reader reads; those that are no prepared views are tables."""
-        self._database = database
-        self._known = runner.views()
+        self._database, self._window = database, window
+        self._known = runner.views_as_written()
         self._made: set[str] = set()
         names = [name for each in reading for name in each]
         self._readers = Counter(names)
@@ -103,7 +112,7 @@ class Views:
             view = self._known.get(name)
             if view is not None and name not in self._made:
                 self.make(view.inputs)
-                self._database.execute(f"CREATE TABLE {name} AS {translations().of(view.sql)}")
+                self._database.execute(f"CREATE TABLE {name} AS {translations().filled(view.sql, self._window)}")
                 self._made.add(name)
                 self.release(view.inputs)
 
@@ -115,7 +124,7 @@ class Views:
                 self._database.execute(f"DROP TABLE {name}")
 
 
-def _judged(database: duckdb.DuckDBPyConnection, rule: Rule) -> Judgement:
+def _judged(database: duckdb.DuckDBPyConnection, rule: Rule, window: Window | None) -> Judgement:
     """The counts of a part of a rule in each run in which it was exercised, and its violations."""
     sources = [translations().of(rule.query)] if rule.query else []
     if rule.tried is not None:
@@ -128,7 +137,9 @@ def _judged(database: duckdb.DuckDBPyConnection, rule: Rule) -> Judgement:
     if not sources:
         return judged
     proof = f"CAST({translations().of(f'SELECT {rule.proof}').removeprefix('SELECT ')} AS STRUCT(node_id INTEGER, seq BIGINT)[])"
-    looked_at = " UNION ALL ".join(f"SELECT {_COLUMNS}, {proof} AS evidence FROM ({source})" for source in sources)
+    place, where = ("run_id", "") if window is None else (window.place, f" WHERE {window.judged}")
+    columns = ", ".join(f"CAST({place if name == 'run_id' else name} AS {kind}) AS {name}" for name, kind in _COLUMNS.items())
+    looked_at = " UNION ALL ".join(f"SELECT {columns}, {proof} AS evidence FROM ({source}){where}" for source in sources)
     database.execute(f"CREATE OR REPLACE TABLE judged AS {looked_at}")
     counted = database.execute("SELECT run_id, count(*), count(detail) FROM judged GROUP BY run_id").fetchall()
     judged.stats.extend(Stat(run, rule.id, 0 if rule.counts else checked, violated) for run, checked, violated in counted)

@@ -1,34 +1,38 @@
-"""Segments of a journal, read into a database for one question. Nothing is written to the lake."""
+"""Rows of silver, read into a database for one question."""
 
 from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from klamm.journal.segments import Segment
 from klamm.pipeline.lake.folder import Lake, PipelineFailed
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, empty_segments, missing_rows
 from klamm.pipeline.quick import tables
 from klamm.pipeline.quick.tables import Loaded
 from klamm.pipeline.quick.translations import translations
 
+T = TypeVar("T")
+
 
 @contextmanager
-def database(found: Sequence[Segment], memory: str, advice: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Loaded]]:
-    """A database with the rows of segments in the tables of silver. `memory` is DuckDB's: what exceeds it is written to a temporary folder.
-    `advice` says what to do where it is too small.
+def database(
+    read: Callable[[duckdb.DuckDBPyConnection], T], memory: str, advice: str
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, T]]:
+    """A database with the tables of silver, whose rows `read` inserts, and what it returns. `memory` is DuckDB's: what exceeds it is
+    written to a temporary folder. `advice` says what to do where it is too small.
 
     Raises PipelineFailed where memory or disk are too small.
     """
     with tempfile.TemporaryDirectory(prefix="klamm-quick-") as folder, _no_garbage(), _one_line(advice):
         opened = tables.opened(memory, folder)
         try:
-            yield opened, tables.load(opened, found)
+            yield opened, read(opened)
         finally:
             opened.close()
     translations().save()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -12,13 +13,14 @@ import pyarrow.compute as pc
 
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
-from klamm.pipeline.gold import QUERIES
+from klamm.pipeline.gold_tables.queries import QUERIES
 from klamm.pipeline.lake import unjudged_rows
 from klamm.pipeline.lake.column_types import arrow_schema
 from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.tables import BRONZE, EVENT_TABLE, HEADERS, SILVER, Table
 from klamm.pipeline.quick import gold, loading
 from klamm.pipeline.quick.judge import TableContents, judge
+from klamm.pipeline.quick.tables import load
 from klamm.pipeline.rules.verdict_tables import judgement_rows
 
 FRAMES, EVENTS = BRONZE
@@ -99,6 +101,7 @@ def run_tables(lake: Lake, found: Sequence[Segment], run: str, memory: str) -> I
 
     Raises PipelineFailed where memory or disk are too small.
     """
-    with loading.database(found, memory, f"klamm pipeline run {lake} makes the tables with less of it") as (database, loaded):
+    advice = f"klamm pipeline run {lake} makes the tables with less of it"
+    with loading.database(partial(load, found=found), memory, advice) as (database, loaded):
         notes = unjudged_rows.lines(*loading.lost_rows(lake, [run], database, loaded))
         yield QuickTables(database, run, found), notes

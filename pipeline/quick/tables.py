@@ -7,7 +7,7 @@ exceeds it to a temporary folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import pyarrow as pa
 from klamm.journal.reading import open_segment
 from klamm.journal.segments import Segment
 from klamm.pipeline.decode.batches import joined
+from klamm.pipeline.decode.silver_rows import decode_into, events_into
 from klamm.pipeline.lake.bronze import KILLED, batch_name
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, SILVER, Table
@@ -25,7 +26,6 @@ from klamm.pipeline.lake.unjudged_rows import Torn
 from klamm.pipeline.quick import decoders
 from klamm.pipeline.quick.macros import MACROS
 from klamm.pipeline.quick.translations import translations
-from klamm.pipeline.silver_files import decode_into, events_into
 
 INSERT_ROWS = 122_880
 INSERT_BYTES = 40_000_000
@@ -82,7 +82,7 @@ def load(database: duckdb.DuckDBPyConnection, found: Sequence[Segment]) -> Loade
     if processes > 1:
         work = decoders.tasks(by_table["frames"], processes)
         (folder,) = database.execute("SELECT current_setting('temp_directory')").fetchall()[0]
-        with closing(decoders.decoded_elsewhere(work, processes, folder)) as done:
+        with closing(decoders.decoded_elsewhere(work, processes, Path(folder))) as done:
             for one in done:
                 counts["frames"] += one.rows
                 if one.task.part == 0:
@@ -100,8 +100,9 @@ def load(database: duckdb.DuckDBPyConnection, found: Sequence[Segment]) -> Loade
 class Inserts:
     """Inserts rows into tables, many at a time: for each INSERT DuckDB begins a new group of rows in each of up to 65 columns."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
-        self._database = database
+    def __init__(self, database: duckdb.DuckDBPyConnection, wanted: Callable[[str], str] = lambda _: "true") -> None:
+        """`wanted` says of a table, in SQL, which of its rows are inserted."""
+        self._database, self._wanted = database, wanted
         self._waiting: dict[Table, list[pa.RecordBatch]] = {}
         self._sizes: dict[Table, tuple[int, int]] = {}
 
@@ -128,5 +129,5 @@ class Inserts:
     def _insert(self, table: Table) -> None:
         del self._sizes[table]
         self._database.register("part", pa.Table.from_batches(self._waiting.pop(table)))
-        self._database.execute(f"INSERT INTO {table.name} SELECT * FROM part")
+        self._database.execute(f"INSERT INTO {table.name} SELECT * FROM part WHERE {self._wanted(table.name)}")
         self._database.unregister("part")

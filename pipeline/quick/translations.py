@@ -14,6 +14,10 @@ from pathlib import Path
 import orjson
 
 from klamm.machine.cache_folder import cache_folder, keep
+from klamm.pipeline.lake.windows import Window, filled
+
+SIGN = "$"
+"""Parameters of translated queries begin with it."""
 
 
 class Translations:
@@ -36,6 +40,10 @@ class Translations:
             self._known[sql] = translated(sql)
             self._are_new = True
         return self._known[sql]
+
+    def filled(self, sql: str, window: Window | None = None) -> str:
+        """The same with values for the parameters of a view."""
+        return filled(self.of(sql), window, SIGN)
 
     def save(self) -> None:
         """Write the file, if there are new ones; where that is not possible, they will be translated again."""

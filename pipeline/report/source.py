@@ -81,7 +81,7 @@ def source(lake: Lake, run: str | None = None, limit: int = LIMIT) -> Iterator[R
                 rows = frames(late)
                 what = f"{rows:,} frames" if rows else "events"
                 notes.append(f"run {run}: {what} are not in the tables: klamm pipeline run {lake}")
-            yield ReportSource(lake, StoredTables(lake, run), runs, "from the tables of the lake, by Spark", notes)
+            yield ReportSource(lake, StoredTables(lake, run), runs, "from the tables of the lake", notes)
     elif count > limit:
         advice = f"{PURGED} its bronze" if run in Commits(lake).runs else f"klamm pipeline run {lake}"
         raise NothingToReport(f"{count:,} frames, and a report without tables has at most {limit:,}: {advice}")

@@ -1,30 +1,20 @@
-"""`klamm pipeline check`: the verdicts of the rules on runs of a lake, and the rows that prove them.
-
-Usually `klamm pipeline run` has judged the runs already. Then the stored verdicts are read, and no JVM starts. Otherwise runs are judged
-here.
-"""
+"""The verdicts of the rules on some runs, with the rows that prove them, whoever judged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from klamm.pipeline.lake import delta_log
-from klamm.pipeline.lake.access.driver import existing, written
-from klamm.pipeline.lake.damage import damage_named, refuse_missing
-from klamm.pipeline.lake.folder import Lake, PipelineFailed, spark_failures
-from klamm.pipeline.lake.layout import refuse_older
-from klamm.pipeline.lake.tables import GOLD, RULE_STATS, SILVER, VERDICTS
-from klamm.pipeline.lake.unjudged_rows import Missing, Torn, lines, missing_rows, quarantined_rows, torn_segments
+from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.unjudged_rows import Missing, Torn, lines
 from klamm.pipeline.rules import runner
-from klamm.pipeline.rules.evidence import Place, RowsOf, bronze_rows, evidence_lines
+from klamm.pipeline.rules.evidence import Place, RowsOf, evidence_lines
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict
-from klamm.pipeline.rules.verdict_tables import old_gold_notes, read_judgement, write_judgement
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 EVIDENCE_KEPT = 100
 """Number of violations of one rule in one run whose evidence is read."""
@@ -104,50 +94,6 @@ class Checked:
         """Read the rows that prove the first violations of each rule in each run."""
         named = [verdict for verdicts in self.by_rule().values() for verdict in verdicts[:EVIDENCE_KEPT]]
         self.lines = evidence_lines(named, rows_of)
-
-
-def judged_runs(lake: Lake) -> list[str]:
-    """All runs in silver."""
-    return sorted({entry.run for table in SILVER for entry in delta_log.entries(lake, table.path)})
-
-
-def check(lake: Lake, open_session: Callable[[], SparkSession], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:
-    """The verdicts of all rules, or the chosen ones, on all runs of a lake, or these. Raises PipelineFailed for an unknown run or rule.
-
-    A session is opened only if a run has to be judged: if it has new rows, or if it was judged by other code than this Klamm's.
-    """
-    from klamm.pipeline.spark.workers import cluster_failures
-
-    lake = existing(lake)
-    with spark_failures(), damage_named(lake), cluster_failures():
-        return _check(lake, open_session, runs, chosen)
-
-
-def _check(lake: Lake, open_session: Callable[[], SparkSession], runs: Sequence[str], chosen: Sequence[str]) -> Checked:
-    present = judged_runs(lake)
-    if not present:
-        raise PipelineFailed(f"{lake} has no tables yet: klamm pipeline run {lake}")
-    judging, rules = asked_for(present, runs, chosen)
-    # Verdicts that are gone are made again.
-    refuse_missing(lake, [table.path for table in (*SILVER, *GOLD) if table not in (VERDICTS, RULE_STATS)], judging)
-    stored = read_judgement(lake, judging)
-    if stored is None:
-        refuse_older(lake)
-    judgement = runner.judge_runs(open_session(), lake, judging, rules.values()) if stored is None else stored.by(rules)
-    checked = Checked(judging, rules, judgement)
-    checked.missing = missing_rows(lake, judging)
-    checked.torn = torn_segments(lake, judging)
-    checked.quarantined = quarantined_rows(lake, judging)
-    checked.note_what_is_not_judged()
-    checked.notes += old_gold_notes(lake, judging)
-    if stored is None and not chosen:
-        try:
-            with written(lake):
-                write_judgement(lake, judgement, judging, with_gold=False)
-        except PipelineFailed as problem:
-            checked.notes.append(f"the verdicts are not stored: {problem}")
-    checked.read_evidence(bronze_rows(lake))
-    return checked
 
 
 def asked_for(present: Sequence[str], runs: Sequence[str], chosen: Sequence[str]) -> tuple[list[str], dict[str, Rule]]:

@@ -123,8 +123,12 @@ def rules() -> dict[str, Rule]:
 
 def views(window: Window | None = None) -> dict[str, View]:
     """All prepared views, by name, with values for their parameters."""
-    every = (view for family in FAMILIES for view in getattr(_module(family), "VIEWS", ()))
-    return {view.name: replace(view, sql=filled(view.sql, window)) for view in every}
+    return {name: replace(view, sql=filled(view.sql, window)) for name, view in views_as_written().items()}
+
+
+def views_as_written() -> dict[str, View]:
+    """All prepared views, by name, with their parameters."""
+    return {view.name: view for family in FAMILIES for view in getattr(_module(family), "VIEWS", ())}
 
 
 def read_by(judging: Iterable[Rule]) -> set[str]:
@@ -159,16 +163,16 @@ def judge_lake(
         return judge(spark, names, judging, contents, readers, window, begin)
 
 
-def judge_runs(spark: SparkSession, lake: Lake, runs: Sequence[str], chosen: Iterable[Rule]) -> Judgement:
-    """Judge these runs of a lake by the chosen rules; a run that goes on for long is judged one window after another."""
-    judging, judged, whole = list(chosen), [], []
+def judge_runs(lake: Lake, runs: Sequence[str], judge_some: Callable[[Sequence[str], Window | None], Judgement]) -> Judgement:
+    """Judge these runs of a lake; a run that goes on for long is judged one window after another."""
+    judged, whole = [], []
     for run in runs:
-        cut = [judge_lake(spark, lake, [run], judging, window=window).of(run) for window in windows(lake, run, None)]
+        cut = [judge_some([run], window).of(run) for window in windows(lake, run, None)]
         judged += cut
         if not cut:
             whole.append(run)
     if whole:
-        judged.append(judge_lake(spark, lake, whole, judging))
+        judged.append(judge_some(whole, None))
     return together(judged)
 
 

@@ -109,23 +109,21 @@ def read_judgement(lake: Lake, runs: Sequence[str]) -> Judgement | None:
     """The stored verdicts on these runs, if they are still valid: no rows were added, and Klamm's code is the same."""
     code, stamps = code_digest(), _stamps(lake, runs)
     found = []
+    current = {entry.run for entry in delta_log.entries(lake, RULE_STATS.path, runs) if entry.batch == BATCH}
     for table in TABLES:
-        current = set()
         for entry in delta_log.entries(lake, table.path, runs):
             part = _read(lake, entry)
             if part is None or not (_says(part, STAMP) == stamps[entry.run] if entry.batch == BATCH else _code(part) == code):
                 return None
-            if entry.batch == BATCH:
-                current.add(entry.run)
             rows = part.to_pylist()
             found.append(
                 Judgement([], [Verdict(**row | {"evidence": [Row(**each) for each in row["evidence"]]}) for row in rows])
                 if table is VERDICTS
                 else Judgement([Stat(*(row[name] for name in Stat._fields)) for row in rows], [])
             )
-        if current != set(runs):
-            return None
-    return together(found)
+    judgement = together(found)
+    is_whole = {one[:2] for one in judgement.stats if one.violated} <= {(one.run_id, one.rule) for one in judgement.verdicts}
+    return judgement if current == set(runs) and is_whole else None
 
 
 def _finals(lake: Lake, run: str) -> list[Final]:
@@ -191,10 +189,12 @@ def _digest(text: str) -> str:
 
 
 def _write(lake: Lake, run: str, batch: str, judgement: Judgement, since_ns: int | None, about: dict[bytes, str]) -> list[Entry]:
-    """Write a part of both tables; what is said `about` it is the metadata of its files."""
+    """Write a part of both tables; what is said `about` it is the metadata of its files. Verdicts without rows have no file."""
     entries = []
     for table, rows in judgement_rows(judgement, since_ns).items():
-        entries.append(parts.put(lake, table, run, batch, rows.replace_schema_metadata(about)))
+        is_empty = table is VERDICTS and not rows.num_rows
+        nothing = Entry(table.path, run, batch, "", 0)
+        entries.append(nothing if is_empty else parts.put(lake, table, run, batch, rows.replace_schema_metadata(about)))
     return entries
 
 

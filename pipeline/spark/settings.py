@@ -1,6 +1,6 @@
 """Every setting of Spark, flag of its JVM and environment variable that Klamm chooses: the one table, with the reason for each.
 
-A row stands here for one of two reasons. Either Spark would do something wrong without it, or it makes `klamm pipeline run` cheaper: then
+A row stands here for one of two reasons. Either Spark would do something wrong without it, or it makes Spark's SQL cheaper: then
 it has a measured gain, and a row that gains less than 0.3 s of CPU goes. `docs/spark_settings.md` is this table as a page. Values in braces
 are known when Spark starts; a row whose value is not known then is left out.
 """
@@ -43,8 +43,8 @@ class Setting(NamedTuple):
     value: str
     reason: str
     gain_s: float | None = None
-    """CPU seconds of `klamm pipeline run` with `frames` frames that it saves, together with the rows that were measured with it; None if it
-    is not there for speed."""
+    """CPU seconds that it saves where Spark's SQL judges `frames` frames, together with the rows that were measured with it; None if it is
+    not there for speed."""
     frames: int = 10_000
 
 
@@ -84,7 +84,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(Kind.SPARK, When.LOCAL, "spark.sql.adaptive.enabled", "false", "Prepared views keep their partitions."),
     Setting(
         Kind.SPARK, When.LOCAL, "spark.sql.sources.parallelPartitionDiscovery.threshold", "100000",
-        "The folders of a table are listed here. From 33 folders on, which is 33 runs, Spark would start a task for each.",
+        "The files of a table are listed here. From 33 on Spark would start a task for each.",
     ),
     Setting(
         Kind.SPARK, When.ALONE, "spark.python.unix.domain.socket.enabled", "{has_sockets}",

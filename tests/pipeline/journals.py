@@ -34,8 +34,13 @@ def write(lake: Path, run_id: str = "r", node: int = 1, *, exchanges: int = 3, r
 
 
 def run_with(spark: Any, lake: Path, *, gold: bool = False) -> RunOutcome:
-    """`klamm pipeline run` in this process, to silver only unless gold is wanted."""
-    return run(lake, lambda: spark, Silent(), gold=gold)
+    """`klamm pipeline run` in this process, its tasks by Spark's workers; to silver only unless gold is wanted."""
+    return run(lake, lambda: spark, Silent(), gold=gold, local_rows=0)
+
+
+def run_here(lake: Path) -> RunOutcome:
+    """`klamm pipeline run` in this process, which does all work itself."""
+    return run(lake, no_session, Silent())
 
 
 def no_session() -> Any:

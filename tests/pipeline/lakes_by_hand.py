@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import table_parts as parts
 from klamm.pipeline.lake import unjudged_rows as missing
-from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.bronze import convert_all, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.sql_views import TABLES
@@ -25,7 +25,7 @@ COLUMNS = ["run_id", "node_id", "process", "seq", "ts_ns", "conn_id"]
 def to_silver(lake: Path, batch: str) -> Commits:
     """What a run of the pipeline does: new segments to bronze, one batch to `messages` and `events`, commits folded."""
     commits = Commits(lake)
-    converted = convert_here(lake, pending(lake, commits), lambda _: None)
+    converted = convert_all(lake, pending(lake, commits), lambda _: None)
     commits.add(converted)
     for table, source in ((EVENT_TABLE, "events"), (MESSAGES, "frames")):
         some = [one for one in converted if one.table == source and one.rows]

@@ -15,7 +15,7 @@ from klamm.pipeline import stream
 from klamm.pipeline.compact import purge
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.access.driver import existing, written
-from klamm.pipeline.lake.bronze import Converted, PendingSegments, convert, convert_here, foreign_files, own_segments, pending
+from klamm.pipeline.lake.bronze import Converted, PendingSegments, convert, convert_all, foreign_files, own_segments, pending
 from klamm.pipeline.lake.commits import COMMITS, Commits
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.table_parts import put
@@ -37,7 +37,7 @@ def journal(lake: Path, run: str = "r", node: int = 1, exchanges: int = 3) -> Ti
 def to_bronze(lake: Path) -> list[Converted]:
     """All that is not bronze yet."""
     commits = Commits(lake)
-    converted = convert_here(lake, pending(lake, commits), lambda _: None)
+    converted = convert_all(lake, pending(lake, commits), lambda _: None)
     commits.add(converted)
     return converted
 
@@ -89,7 +89,7 @@ def test_a_segment_becomes_bronze_once(tmp_path: Path) -> None:
 def test_a_segment_that_is_committed_is_not_committed_again(tmp_path: Path) -> None:
     journal(tmp_path).close()
     commits = Commits(tmp_path)
-    converted = convert_here(tmp_path, pending(tmp_path, commits), lambda _: None)
+    converted = convert_all(tmp_path, pending(tmp_path, commits), lambda _: None)
     commits.add(converted)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
     for again in (commits, Commits(tmp_path)):
@@ -184,7 +184,7 @@ def test_what_was_converted_but_not_committed_is_committed_by_the_next_run(tmp_p
 def test_commits_are_read_again_as_they_were_written(tmp_path: Path) -> None:
     journal(tmp_path).close()
     commits = Commits(tmp_path)
-    commits.add(convert_here(tmp_path, pending(tmp_path, commits), lambda _: None))
+    commits.add(convert_all(tmp_path, pending(tmp_path, commits), lambda _: None))
     again = Commits(tmp_path)
     assert (again.journals, again.rows, again.runs, again.last) == (commits.journals, commits.rows, {"r"}, 0)
     assert [path.name for path in (tmp_path / COMMITS).iterdir()] == ["0000000000.json"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from klamm.pipeline import stream
-from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.bronze import convert_all, pending
 from klamm.pipeline.lake.commits import COMMITS, COMMITTED, Commits
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.row_numbers import Span
@@ -21,7 +21,7 @@ from klamm.tests.journal.writing import TinyJournal, simple_exchange
 def to_bronze(lake: Path) -> Commits:
     """All that is not bronze yet."""
     commits = Commits(lake)
-    commits.add(convert_here(lake, pending(lake, commits), lambda _: None))
+    commits.add(convert_all(lake, pending(lake, commits), lambda _: None))
     return commits
 
 

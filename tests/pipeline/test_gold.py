@@ -7,9 +7,11 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.gold import build_gold
+from klamm.pipeline.lake.local_workers import only_here
 from klamm.pipeline.lake.spark_views import read, views
 from klamm.pipeline.lake.tables import CLIENT_SCORECARD, GROUP_GENERATIONS, OFFSET_COMMITS, TRANSACTIONS
 from klamm.pipeline.silver import build_silver
+from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
@@ -21,6 +23,11 @@ from klamm.tests.pipeline.rule_journals.transaction_journals import TransactionJ
 from klamm.tests.pipeline.rules.fixtures import Run
 
 pytestmark = pytest.mark.slow
+
+
+def build(spark: Any, lake: Path, runs: list[str]) -> None:
+    """By Spark's SQL."""
+    build_gold(lake, runs, only_here, lambda: spark, most_rows=-1)
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +63,9 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     transactions.add(0, 0, 1)
     transactions.end(0)
     run.close()
-    build_silver(spark, lake, bronze(lake), 0)
-    build_gold(spark, lake, ["r"])
-    build_gold(spark, lake, ["r", "groups"])
+    build_silver(SparkWorkers(spark), lake, bronze(lake), 0)
+    build(spark, lake, ["r"])
+    build(spark, lake, ["r", "groups"])
     views(spark, lake, ["r"])
     return lake
 
@@ -104,8 +111,8 @@ def test_connections_are_counted_in_a_lake_of_many_clients(spark: Any, tmp_path:
             for client in range(90):
                 for conn in range(1, 24):
                     journal.request(100 * client + conn % 20, ApiKey.METADATA, 11, messages.MetadataRequest(), client_id=f"c{client}")
-    build_silver(spark, tmp_path, bronze(tmp_path), 0)
-    build_gold(spark, tmp_path, ["r", "s"])
+    build_silver(SparkWorkers(spark), tmp_path, bronze(tmp_path), 0)
+    build(spark, tmp_path, ["r", "s"])
     found = read(spark, tmp_path, CLIENT_SCORECARD).toArrow().to_pylist()
     assert {(row["connections"], row["requests"]) for row in found} == {(20, 23)}
     assert len(found) == 180

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline.gold import INPUTS, query_of
+from klamm.pipeline.gold_tables.queries import INPUTS, query_of
 from klamm.pipeline.lake.tables import (
     API_MATRIX,
     CLIENT_SCORECARD,

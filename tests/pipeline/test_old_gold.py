@@ -13,21 +13,22 @@ from click.testing import CliRunner
 from klamm.cli.pipeline.verb import command as pipeline
 from klamm.pipeline import gold, retention
 from klamm.pipeline import run as whole_run
+from klamm.pipeline.check import check
 from klamm.pipeline.compact import compact
 from klamm.pipeline.lake import delta_log, merge
 from klamm.pipeline.lake.access.driver import written
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import MESSAGES
+from klamm.pipeline.quick import lake_gold
 from klamm.pipeline.report.source import source
 from klamm.pipeline.rules import verdict_tables
-from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import old_gold, old_gold_notes, write_judgement
 from klamm.pipeline.run import run, watch
 from klamm.tests.journal.writing import START_NS, TinyJournal, simple_exchange
 from klamm.tests.pipeline.both_engines import assert_same_tables
-from klamm.tests.pipeline.journals import Silent, query, run_with, write
+from klamm.tests.pipeline.journals import Silent, no_session, query, run_here, run_with, write
 from klamm.tests.pipeline.lakes_by_hand import to_silver
 
 DAY_NS = 24 * 3600 * 1_000_000_000
@@ -121,20 +122,19 @@ def of_gold(_: Path, table: str, *__: Any) -> bool:
 
 PLACES = {
     "before gold": (whole_run, "build_gold", 1, always),
-    "between tables of gold": (gold, "_build", 3, always),
+    "between tables of gold": (lake_gold, "_make", 3, always),
     "between files and their commit": (delta_log, "_commit", 1, of_gold),
     "between commits of tables of gold": (delta_log, "_commit", 3, of_gold),
     "before verdicts": (gold, "write_judgement", 1, always),
 }
 
 
-@pytest.mark.slow
 def test_gold_of_a_run_that_was_killed_is_said_to_be_old_and_made_again(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = 1
     write(tmp_path, node=node).close()
-    run_with(spark, tmp_path, gold=True)
+    run_here(tmp_path)
     assert old_gold_notes(tmp_path) == []
     for place, (module, name, call, counts) in PLACES.items():
         node += 1
@@ -142,23 +142,22 @@ def test_gold_of_a_run_that_was_killed_is_said_to_be_old_and_made_again(
         with monkeypatch.context() as patch:
             patch.setattr(module, name, dies_at(call, getattr(module, name), counts))
             with pytest.raises(Killed):
-                run_with(spark, tmp_path, gold=True)
+                run_here(tmp_path)
         note = f"run r: gold is older than silver, it is made again by klamm pipeline run {tmp_path}"
-        assert note in check(tmp_path, lambda: spark).notes, place
+        assert note in check(tmp_path, no_session).notes, place
         with source(tmp_path, limit=1) as given:
             assert note in given.notes, place
         with source(tmp_path) as given:
             assert given.engine == "from the journal, by DuckDB", place
-        outcome = run_with(spark, tmp_path, gold=True)
+        outcome = run_here(tmp_path)
         assert (outcome.segments, outcome.judgement is not None) == (0, True), place
         assert query(tmp_path, "gold/api_matrix", "sum(requests)::int") == [(3 * node,)], place
         assert_same_tables(tmp_path, "r")
-        assert check(tmp_path, lambda: spark).notes == []
+        assert check(tmp_path, no_session).notes == []
 
 
-@pytest.mark.slow
 def test_gold_of_a_run_that_goes_on_is_made_again_when_a_window_was_interrupted(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny = TinyJournal(tmp_path, "r")
     tiny.step_ns = 30_000_000_000
@@ -169,9 +168,9 @@ def test_gold_of_a_run_that_goes_on_is_made_again_when_a_window_was_interrupted(
         with monkeypatch.context() as patch:
             patch.setattr(gold, "write_window", dies_at(1, verdict_tables.write_window))
             with pytest.raises(Killed):
-                run_with(spark, tmp_path, gold=True)
+                run_here(tmp_path)
         assert old_gold(tmp_path) == ["r"]
-        assert run_with(spark, tmp_path, gold=True).judgement is not None
+        assert run_here(tmp_path).judgement is not None
         assert old_gold(tmp_path) == []
     assert query(tmp_path, "gold/api_matrix", "sum(requests)::int") == [(240,)]
     tiny.close()
@@ -194,5 +193,5 @@ def test_gold_of_a_watch_that_was_killed_is_made_by_the_next_run(spark: Any, tmp
     with pytest.raises(Killed):
         watch(tmp_path, lambda: spark, Silent(), every_s=0.2, stop=DiesWhenInSilver())
     assert old_gold(tmp_path) == ["r"]
-    assert run(tmp_path, lambda: spark, Silent()).judgement is not None
+    assert run(tmp_path, no_session, Silent()).judgement is not None
     assert query(tmp_path, "gold/api_matrix", "sum(requests)::int") == [(6,)]

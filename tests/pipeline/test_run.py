@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.pipeline import compact, silver
+from klamm.pipeline import run as whole_run
+from klamm.pipeline.check import check
 from klamm.pipeline.lake import bronze, delta_log, layout
 from klamm.pipeline.lake.access.driver import written
 from klamm.pipeline.lake.commits import COMMITS, Commits
@@ -22,7 +24,6 @@ from klamm.pipeline.lake.layout import LAYOUT, PLACE
 from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.lake.table_parts import put
 from klamm.pipeline.lake.tables import MESSAGES
-from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.pipeline.run import Share, run, watch
@@ -136,11 +137,11 @@ def test_a_missing_row_fails_the_run_with_the_numbers(spark: Any, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bytes_here", [bronze.LOCAL_BYTES, 0], ids=["in this process", "by workers"])
+@pytest.mark.parametrize("rows_here", [whole_run.LOCAL_ROWS, 0], ids=["in this process", "by workers"])
 def test_watching_brings_what_is_journaled_meanwhile_into_silver(
-    bytes_here: int, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows_here: int, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bronze, "LOCAL_BYTES", bytes_here)
+    monkeypatch.setattr(whole_run, "LOCAL_ROWS", rows_here)
     tiny = write(tmp_path, exchanges=2)
     tiny.roll()
     stop = threading.Event()
@@ -184,7 +185,7 @@ def test_silver_tells_how_many_of_its_tasks_have_ended(spark: Any, tmp_path: Pat
         def step(self, steps: int) -> None:
             told.append(("step", steps))
 
-    run(tmp_path, lambda: spark, Told(), gold=False)
+    run(tmp_path, lambda: spark, Told(), gold=False, local_rows=0)
     begun = told[told.index(("silver", None)) + 1 :]
     _, tasks = begun[0]
     assert tasks is not None and tasks > 20
@@ -308,7 +309,7 @@ def leave_a_commit(lake: Path) -> None:
     """As a run does that is killed before silver has its commit."""
     write_a_segment(lake)
     commits = Commits(lake)
-    commits.add(bronze.convert_here(lake, bronze.pending(lake, commits), lambda _: None))
+    commits.add(bronze.convert_all(lake, bronze.pending(lake, commits), lambda _: None))
 
 
 def lose_gold(lake: Path) -> None:
@@ -328,11 +329,13 @@ def leave_silver_and_judge(lake: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [lose_silver, write_a_segment, leave_a_commit, lose_gold, leave_silver, leave_silver_and_judge])
-def test_a_run_with_work_for_spark_opens_it(change: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_run_with_much_work_opens_spark_and_one_with_little_does_not(change: Callable[[Path], None], tmp_path: Path) -> None:
     up_to_date(tmp_path, "r")
     change(tmp_path)
     with pytest.raises(SparkWanted):
-        run(tmp_path, wanted, Silent())
+        run(tmp_path, wanted, Silent(), local_rows=0)
+    assert run(tmp_path, no_session, Silent()).judgement is not None
+    assert run_with_nothing(tmp_path).judgement is None
 
 
 def test_a_lake_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

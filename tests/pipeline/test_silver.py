@@ -14,13 +14,15 @@ import pytest
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline import silver, stream
 from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.spark_views import read, views
 from klamm.pipeline.lake.tables import DECISIONS, MESSAGES, SILVER
 from klamm.pipeline.rules.traffic import RARE_FIELDS
 from klamm.pipeline.silver import RowsLostError, Source, build_silver
-from klamm.pipeline.silver_files import write_tasks
+from klamm.pipeline.silver_files import Task, write_task
+from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import TinyJournal
@@ -78,7 +80,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal.event("assignment", topic="t", partition=0, output={"replicas": [1, 2], "adding": [2], "removing": []})  # 12
     with TinyJournal(lake, "second: odd=name", 2) as journal:
         journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest())
-    build_silver(spark, lake, bronze(lake), 0)
+    build_silver(SparkWorkers(spark), lake, bronze(lake), 0)
     views(spark, lake)
     return lake
 
@@ -170,7 +172,7 @@ def test_the_view_of_rare_apis_names_a_range_by_which_row_groups_are_skipped(spa
 
 def test_a_batch_that_comes_again_counts_once(spark: Any, lake: Path) -> None:
     before = {table.path: delta_log.rows(lake, table.path) for table in SILVER}
-    build_silver(spark, lake, frames(lake), 0)
+    build_silver(SparkWorkers(spark), lake, frames(lake), 0)
     assert {table.path: delta_log.rows(lake, table.path) for table in SILVER} == before
     assert read(spark, lake, MESSAGES).count() == 7
 
@@ -179,7 +181,7 @@ def test_frames_that_bronze_has_and_silver_has_not_are_an_error_in_one_line_and_
     before = {table.path: delta_log.rows(lake, table.path) for table in SILVER}
     more = [one._replace(rows=10) if one.run == "first" else one for one in frames(lake)]
     with pytest.raises(RowsLostError, match=r"^run first: 10 rows in bronze, 9 in messages and quarantine$") as lost:
-        build_silver(spark, lake, more, 1)
+        build_silver(SparkWorkers(spark), lake, more, 1)
     assert isinstance(lost.value, PipelineFailed)
     assert {table.path: delta_log.rows(lake, table.path) for table in SILVER} == before
 
@@ -195,7 +197,7 @@ def test_a_task_whose_worker_is_killed_is_done_again_and_leaves_only_whole_files
 ) -> None:
     killed = tmp_path / "killed"
 
-    def killed_once(lake: str, batch: str, tasks: Any, numbers: Any) -> Any:
+    def killed_once(lake: Path, batch: str, task: Task) -> list[Entry]:
         if not killed.exists():
             killed.touch()
             add = RowGroups.add
@@ -206,15 +208,15 @@ def test_a_task_whose_worker_is_killed_is_done_again_and_leaves_only_whole_files
                 os.kill(os.getpid(), signal.SIGKILL)
 
             RowGroups.add = add_and_end  # type: ignore[method-assign]
-        yield from write_tasks(lake, batch, tasks, numbers)
+        return write_task(lake, batch, task)
 
     for run in ("one", "two"):
         with TinyJournal(tmp_path, run, 1) as journal:
             for _ in range(5):
                 journal.request(1, ApiKey.METADATA, 12, messages.MetadataRequest())
             journal.event("timer")
-    monkeypatch.setattr(silver, "write_tasks", killed_once)
-    entries = build_silver(spark, tmp_path, bronze(tmp_path), 0)
+    monkeypatch.setattr(silver, "write_task", killed_once)
+    entries = build_silver(SparkWorkers(spark), tmp_path, bronze(tmp_path), 0)
     assert killed.exists()
     assert {(entry.table, entry.run): entry.rows for entry in entries if entry.table != "silver/fields"} == {
         ("silver/messages", "one"): 5, ("silver/messages", "two"): 5, ("silver/events", "one"): 1, ("silver/events", "two"): 1,
@@ -229,5 +231,5 @@ def test_a_damaged_file_of_bronze_fails_the_batch_and_adds_nothing(spark: Any, t
     (source,) = bronze(tmp_path)
     (tmp_path / source.path).write_bytes(b"no Parquet")
     with pytest.raises(PipelineFailed, match=r"frames-.*\.parquet cannot be read: .*magic bytes"), spark_failures():
-        build_silver(spark, tmp_path, [source], 0)
+        build_silver(SparkWorkers(spark), tmp_path, [source], 0)
     assert delta_log.entries(tmp_path, MESSAGES.path) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +12,10 @@ import pytest
 from klamm.journal.columns import EVENTS, FRAMES
 from klamm.pipeline import silver
 from klamm.pipeline.decode.batches import joined
+from klamm.pipeline.decode.silver_rows import events_into
 from klamm.pipeline.lake.parquet_files import told
 from klamm.pipeline.silver import Source, tasks
-from klamm.pipeline.silver_files import Files, Piece, events_into, read_bronze, received, write_task
+from klamm.pipeline.silver_files import Files, Piece, Task, read_bronze, write_task
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import TinyJournal
@@ -38,7 +39,7 @@ def source(lake: Path, run: str, name: str, *groups: int, table: str = "frames")
 def test_few_rows_are_one_task_whatever_their_files_and_tables_are(tmp_path: Path) -> None:
     files = [source(tmp_path, run, f"{run}-{table}", 1, table=table) for run in "abc" for table in ("frames", "events")]
     (task,) = tasks(tmp_path, files)
-    assert [(piece.run, piece.table, piece.group) for piece in task] == [
+    assert [(piece.run, piece.table, piece.group) for piece in task.pieces] == [
         (run, table, None) for run in "abc" for table in ("events", "frames")
     ]
 
@@ -46,10 +47,10 @@ def test_few_rows_are_one_task_whatever_their_files_and_tables_are(tmp_path: Pat
 def test_many_rows_are_several_tasks_of_similar_size_and_a_large_file_is_several_tasks(tmp_path: Path) -> None:
     files = [source(tmp_path, "b", "large", 60, 60, 60, 20), *(source(tmp_path, "a", f"small-{number:02}", 7) for number in range(30))]
     found = tasks(tmp_path, files)
-    sizes = [sum(7 if piece.group is None else (60, 60, 60, 20)[piece.group] for piece in task) for task in found]
+    sizes = [sum(7 if piece.group is None else (60, 60, 60, 20)[piece.group] for piece in task.pieces) for task in found]
     assert sum(sizes) == 410 and max(sizes) <= 100 and len(sizes) == 5
     assert sizes == sorted(sizes, reverse=True)
-    pieces = [piece for task in found for piece in task]
+    pieces = [piece for task in found for piece in task.pieces]
     assert len(set(pieces)) == len(pieces) == 34
     assert tasks(tmp_path, files[::-1]) == found
 
@@ -72,7 +73,7 @@ def test_fields_of_produce_and_fetch_have_row_groups_of_their_own(tmp_path: Path
         for _ in range(2):
             journal.request(1, ApiKey.FETCH, 11, fetch)
             journal.request(1, ApiKey.DELETE_TOPICS, 1, messages.DeleteTopicsRequest(topic_names=("t",)))
-    assert write_task(tmp_path, "0", 0, [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path)]).rows == 4
+    write_task(tmp_path, "0", Task(0, [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path)]))
     (file,) = (tmp_path / "silver/fields").rglob("*.parquet")
     parquet = pq.ParquetFile(file)
     keys = [parquet.read_row_group(number, ["api_key"]).column(0).to_pylist() for number in range(parquet.num_row_groups)]
@@ -92,17 +93,17 @@ def test_a_task_needs_no_spark_and_writes_the_same_rows_again_to_files_of_its_ow
         with TinyJournal(tmp_path, run, 1) as journal:
             journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest())
             journal.event("timer")
-    task = [Piece(one.table, one.run, one.path, None) for one in sorted(bronze(tmp_path), key=lambda one: one.run)]
+    task = Task(3, [Piece(one.table, one.run, one.path, None) for one in sorted(bronze(tmp_path), key=lambda one: one.run)])
     written = []
     for _ in range(2):
-        report = write_task(tmp_path, "7", 3, task)
-        assert report.rows == 4 and received(json.dumps(report)) == report
-        for file in report.files:
+        files = write_task(tmp_path, "7", task)
+        assert pickle.loads(pickle.dumps(files)) == files
+        for file in files:
             assert file[4:] == told(pq.read_metadata(tmp_path / file.path), (tmp_path / file.path).stat().st_size)
-        written.append({(file.table, file.run): (tmp_path / file.path).read_bytes() for file in report.files})
+        written.append({(file.table, file.run): (tmp_path / file.path).read_bytes() for file in files})
     assert written[0] == written[1]
     assert sorted(written[0]) == [(f"silver/{table}", run) for table in ("events", "messages") for run in ("one", "two: odd=name")]
-    assert len({file.path for file in report.files}) == 4 and len(list((tmp_path / "silver").rglob("part-00003-*.parquet"))) == 8
+    assert len({file.path for file in files}) == 4 and len(list((tmp_path / "silver").rglob("part-00003-*.parquet"))) == 8
 
 
 def test_two_tries_of_a_task_at_once_write_a_file_each(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from klamm.cli.pipeline.options import MASTER, Spark, session_options, settings_options
+from klamm.pipeline.run import LOCAL_ROWS
+from klamm.pipeline.spark.jvm import GATEWAY_PORT
 
 MODULE_COMMANDS = ("check", "run", "serve", "simulate", "submit", "watch")
 
@@ -32,7 +34,7 @@ def test_an_option_of_the_command_line_has_precedence_over_the_file(tmp_path: Pa
     file = tmp_path / "p"
     file.write_text("spark.master = spark://h:1\nspark.a.b  1  \nspark.a.c 1\n")
     assert opened("--properties-file", str(file), "--conf", "spark.a.c=2=3", "--jars", "a.jar,b.jar") == Spark(
-        "spark://h:1", None, "2g", {"spark.a.b": "1", "spark.a.c": "2=3", "spark.jars": "a.jar,b.jar"}
+        "spark://h:1", None, "2g", {"spark.a.b": "1", "spark.a.c": "2=3", "spark.jars": "a.jar,b.jar"}, is_chosen=True
     )
     assert opened("--properties-file", str(file), "--master", "local[1]").master == "local[1]"
     assert opened() == Spark("local[*]", None, "2g", {})
@@ -63,3 +65,16 @@ def test_a_key_that_is_none_of_spark_is_refused(word: str) -> None:
 def test_each_command_that_starts_spark_has_the_options(name: str) -> None:
     module = __import__(f"klamm.cli.pipeline.{name}", fromlist=["command"])
     assert {"--conf", "--properties-file", "--jars", "--master"} <= {option for each in module.command.params for option in each.opts}
+
+
+def test_small_work_is_sparks_only_if_an_option_names_a_spark_or_spark_submit_began_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert opened().local_rows == opened("--memory", "1g").local_rows == LOCAL_ROWS
+    for words in (("--master", "local[2]"), ("--remote", "sc://localhost"), ("--conf", "spark.executor.cores=2")):
+        assert opened(*words).local_rows == 0
+    file = tmp_path / "p"
+    file.write_text("spark.master = spark://h:1\n")
+    assert opened("--properties-file", str(file)).local_rows == 0
+    monkeypatch.setenv(GATEWAY_PORT, "1")
+    assert opened().local_rows == 0

@@ -24,6 +24,7 @@ from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.silver import Source, build_silver
+from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.protocol.apis import ApiKey as Api
 from klamm.tests.pipeline.injected.injections import (
     REQUEST_IN,
@@ -448,7 +449,7 @@ def outcomes(runs: dict[str, DrawnChange], verdicts: Iterable[runner.Verdict]) -
 def judged_by_spark(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
     """The judgement of these runs of a lake that has journals only."""
     converted = [convert(lake, segment) for segment in segments(lake)]
-    build_silver(spark, lake, [Source(one.table, one.run, one.path, one.rows) for one in converted if one.rows], 0)
+    build_silver(SparkWorkers(spark), lake, [Source(one.table, one.run, one.path, one.rows) for one in converted if one.rows], 0)
     views(spark, lake, list(runs))
     return runner.judge(spark, list(runs))
 

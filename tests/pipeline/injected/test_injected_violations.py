@@ -15,6 +15,7 @@ from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.rules import runner
 from klamm.pipeline.silver import Source, build_silver
+from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.tests.pipeline.evidence_parts import lacking
 from klamm.tests.pipeline.in_duckdb import silver
 from klamm.tests.pipeline.injected import all_violations  # noqa: F401 registers them
@@ -93,7 +94,7 @@ def test_spark_says_the_same_of_some_violations_at_the_edge(spark: Any, tmp_path
     some = judged(tmp_path, [edges[rule] for rule in sorted(edges)[::3]])
     names = sorted([*some.injections, *some.true])
     converted = [convert(some.lake, segment) for segment in segments(some.lake)]
-    build_silver(spark, some.lake, [Source(one.table, one.run, one.path, one.rows) for one in converted if one.rows], 0)
+    build_silver(SparkWorkers(spark), some.lake, [Source(one.table, one.run, one.path, one.rows) for one in converted if one.rows], 0)
     views(spark, some.lake, names)
     judgement = runner.judge(spark, names)
     assert judgement.stats == some.quick.stats

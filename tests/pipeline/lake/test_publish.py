@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable
 
 from klamm.pipeline.lake import delta_log
-from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.bronze import convert_all, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.parquet_files import LONGEST_STATED
 from klamm.pipeline.lake.tables import MESSAGES
 from klamm.pipeline.publish import HOUR_NS, Removed, publish, remove_old
-from klamm.pipeline.silver_files import Piece, write_task
+from klamm.pipeline.silver_files import Piece, Task, write_task
 from klamm.tests.cli.running import run as call
 from klamm.tests.journal.writing import START_NS, TinyJournal, simple_exchange
 from klamm.tests.pipeline.lakes_by_hand import delta_statistics
@@ -36,10 +36,10 @@ def days(lake: Path, count: int, run: str = "r", step_ns: int = 1_000_000) -> No
             tiny.step_ns = step_ns
             simple_exchange(tiny)
         commits = Commits(lake)
-        converted = convert_here(lake, pending(lake, commits), lambda _: None)
+        converted = convert_all(lake, pending(lake, commits), lambda _: None)
         commits.add(converted)
-        report = write_task(lake, str(number), 0, [Piece(one.table, one.run, one.path, None) for one in converted if one.rows])
-        delta_log.append(lake, [MESSAGES], report.files)
+        task = Task(0, [Piece(one.table, one.run, one.path, None) for one in converted if one.rows])
+        delta_log.append(lake, [MESSAGES], write_task(lake, str(number), task))
 
 
 def opened(table: DeltaTable, wanted: Any) -> int:

@@ -20,7 +20,7 @@ from klamm.journal.reading import retained_to, segments
 from klamm.journal.segments import RETAINED
 from klamm.journal.writer import JournalWriter
 from klamm.pipeline.lake import delta_log
-from klamm.pipeline.lake.bronze import batch_name, convert_here, pending
+from klamm.pipeline.lake.bronze import batch_name, convert_all, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows, silver_numbers
@@ -170,7 +170,7 @@ def test_rows_that_are_not_in_silver_yet_keep_everything(lake: Path) -> None:
     with TinyJournal(lake, "new", ts_ns=day(0)) as tiny:
         simple_exchange(tiny)
     commits = Commits(lake)
-    commits.add(convert_here(lake, pending(lake, commits), lambda _: None))
+    commits.add(convert_all(lake, pending(lake, commits), lambda _: None))
     before = files(lake)
     with pytest.raises(PipelineFailed, match="frames in bronze, but"):
         retain(lake, commits, day(3))

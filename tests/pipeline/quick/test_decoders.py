@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import duckdb
 import pytest
 
 from klamm.journal.reading import segments
+from klamm.pipeline.lake import local_workers
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.quick import decoders, tables
@@ -41,8 +40,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each journal is long enough for two processes."""
     monkeypatch.setattr(decoders, "LEAST_BYTES", 1)
-    monkeypatch.setattr(decoders, "MOST_PROCESSES", 2)
-    monkeypatch.setattr(decoders, "cores", lambda: 2)
+    monkeypatch.setattr(local_workers, "MOST_PROCESSES", 2)
+    monkeypatch.setattr(local_workers, "cores", lambda: 2)
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def test_processes_make_the_tables_that_one_makes(lake: Path, database: duckdb.D
     loaded = tables.load(database, found)
     assert list(tmp_path.iterdir()) == []
     with pytest.MonkeyPatch.context() as patch, tables.opened("1g", str(tmp_path)) as alone:
-        patch.setattr(decoders, "MOST_PROCESSES", 1)
+        patch.setattr(local_workers, "MOST_PROCESSES", 1)
         expected = tables.load(alone, found)
         assert contents(alone) == contents(database)
     assert loaded.rows == expected.rows and sorted(loaded.torn) == sorted(expected.torn)
@@ -79,35 +78,7 @@ def test_the_parts_of_a_segment_have_each_batch_once(lake: Path) -> None:
 
 
 @pytest.mark.usefixtures("are_many")
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
-        ("import os; os.kill(os.getpid(), 9)", "a process that decodes frames ended with code -9"),
-        ("input(); print(end='[')", "a process that decodes frames ended with code 0"),
-    ],
-    ids=["killed", "cut off"],
-)
-def test_a_process_that_ends_is_one_line(
-    lake: Path, database: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
-) -> None:
-    monkeypatch.setattr(decoders, "COMMAND", (sys.executable, "-c", script))
-    with pytest.raises(PipelineFailed, match=reason):
-        tables.load(database, segments(lake))
-
-
-@pytest.mark.usefixtures("are_many")
-def test_a_process_ends_in_silence_when_the_one_that_asked_is_gone(lake: Path, tmp_path: Path) -> None:
-    (one, *_) = [segment for segment in segments(lake) if segment.table == "frames"]
-    child = subprocess.Popen([*decoders.COMMAND, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.close()
-    child.stdout = None
-    _, said = child.communicate(f'["{one.path}",0,1]\n'.encode(), timeout=60)
-    assert (child.returncode, said) == (0, b"")
-
-
-@pytest.mark.usefixtures("are_many")
 def test_a_segment_that_goes_meanwhile_is_one_line(lake: Path, tmp_path: Path) -> None:
     task = decoders.Task(str(lake / "journal" / "run=long" / "node=1" / "frames-00000000000000000009.arrows"), 0, 1)
     with pytest.raises(PipelineFailed, match=r"frames cannot be decoded: .*No such file"):
-        list(decoders.decoded_elsewhere([task], 2, str(tmp_path)))
+        list(decoders.decoded_elsewhere([task], 2, tmp_path))

@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from klamm.pipeline.rules.check import Checked, check
+from klamm.pipeline.check import check
+from klamm.pipeline.rules.check import Checked
 from klamm.pipeline.rules.runner import Verdict
 from klamm.pipeline.run import run
 from klamm.protocol import messages

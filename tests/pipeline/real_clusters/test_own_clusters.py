@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from klamm.pipeline import run
-from klamm.pipeline.gold import OF_ROWS, THAT_END, build_gold
+from klamm.pipeline.gold import MOST_ROWS, build_gold
+from klamm.pipeline.gold_tables.queries import OF_ROWS, THAT_END
 from klamm.pipeline.lake import delta_log, spark_views, tables
 from klamm.pipeline.lake.bronze import own_segments, pending
 from klamm.pipeline.lake.tables import LEADER_TIMELINE, REASSIGN_SPANS
@@ -18,6 +19,7 @@ from klamm.pipeline.quick.judge import judge
 from klamm.pipeline.quick.tables import load, opened
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.runner import Verdict
+from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.tests.pipeline.both_engines import assert_quick_agrees
 from klamm.tests.pipeline.real_clusters.own_cluster import live_through_much
 
@@ -60,13 +62,19 @@ async def test_a_cluster_that_lives_through_much_breaks_no_rule(zookeeper: str, 
     whole = _rows_of_gold(spark, lake, SIZES)
     assert all(whole.values())
     assert _rows_of_gold(spark, lake, _thirds(lake)) == whole
+    assert _rows_of_gold(spark, lake, SIZES, BY_SPARK) == whole
+    assert _rows_of_gold(spark, lake, _thirds(lake), BY_SPARK) == whole
     for share in (0.15, 0.3, 0.4, 0.5, 0.7):
         assert [one for one in _judged_from(lake, share, tmp_path) if one.severity == "error"] == []
 
 
-def _rows_of_gold(spark: Any, lake: Path, sizes: WindowSizes) -> dict[str, list[str]]:
-    """The rows of tables that have the same ones in whatever windows they are made."""
-    build_gold(spark, lake, ["own"], sizes)
+BY_SPARK = -1
+
+
+def _rows_of_gold(spark: Any, lake: Path, sizes: WindowSizes, most_rows: int = MOST_ROWS) -> dict[str, list[str]]:
+    """The rows of tables that have the same ones in whatever windows they are made, and by whichever engine."""
+    judgement = build_gold(lake, ["own"], lambda _: SparkWorkers(spark), lambda: spark, sizes, most_rows=most_rows)
+    assert judgement == runner.judge_lake(spark, lake, ["own"])
     found = (LEADER_TIMELINE, REASSIGN_SPANS, *OF_ROWS, *THAT_END)
     return {table.name: sorted(map(str, spark_views.read(spark, lake, table).toArrow().to_pylist())) for table in found}
 

@@ -12,7 +12,7 @@ import pytest
 from klamm.journal.columns import Direction
 from klamm.journal.reading import segments
 from klamm.pipeline.lake import delta_log
-from klamm.pipeline.lake.bronze import convert_here, pending
+from klamm.pipeline.lake.bronze import convert_all, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.tables import BRONZE
 from klamm.pipeline.report import charts, facts
@@ -58,7 +58,7 @@ def test_tables_that_lack_frames_are_shown_where_the_journal_is_too_long_and_tha
     with source(tmp_path) as given:
         assert given.engine == "from the journal, by DuckDB", "no commit says that bronze is whole"
     with source(tmp_path, limit=5) as given:
-        assert given.engine == "from the tables of the lake, by Spark"
+        assert given.engine == "from the tables of the lake"
         assert given.notes == [f"run r: 6 frames are not in the tables: klamm pipeline run {tmp_path}"]
 
 
@@ -75,7 +75,7 @@ def test_frames_that_are_not_in_the_tables_are_named_where_the_journal_has_lost_
     segment.path.unlink()
     exchanges(tmp_path, "r", 4, node=2)
     with source(tmp_path) as given:
-        assert given.engine == "from the tables of the lake, by Spark"
+        assert given.engine == "from the tables of the lake"
         assert given.notes == [f"run r: 8 frames are not in the tables: klamm pipeline run {tmp_path}"]
         assert facts.collect(given).notes == given.notes
 
@@ -120,7 +120,7 @@ def test_text_that_is_no_unicode_is_shown_too(tmp_path: Path) -> None:
 def test_a_lake_without_bronze_is_told_why_it_has_no_report(tmp_path: Path) -> None:
     exchanges(tmp_path, "r", 3)
     commits = Commits(tmp_path)
-    commits.add(convert_here(tmp_path, pending(tmp_path, commits), lambda _: None))
+    commits.add(convert_all(tmp_path, pending(tmp_path, commits), lambda _: None))
     for table in BRONZE:
         delta_log.drop(tmp_path, table.path, delta_log.entries(tmp_path, table.path))
     with pytest.raises(NothingToReport, match=r"at most 5: klamm pipeline compact --purge deleted its bronze$"), source(tmp_path, limit=5):

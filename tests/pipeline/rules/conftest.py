@@ -16,6 +16,7 @@ from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.silver import build_silver
+from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.tests.journal.writing import TinyJournal
 from klamm.tests.pipeline.bronze_rows import bronze
 from klamm.tests.pipeline.faults import Faulty
@@ -88,4 +89,4 @@ class Whatever(Contents):
 
 def into_silver(spark: Any, lake: Path) -> None:
     """What the journals of a lake hold, as tables of silver."""
-    build_silver(spark, lake, bronze(lake), 0)
+    build_silver(SparkWorkers(spark), lake, bronze(lake), 0)

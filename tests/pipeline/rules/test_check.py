@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 
 from klamm.cli.pipeline.check import command
 from klamm.journal.segments import EndMark
+from klamm.pipeline.check import check
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.quick.check import check_quickly
 from klamm.pipeline.rules import verdict_tables
-from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.broken_runs import assert_w_01_is_shown, write_runs
@@ -63,9 +63,12 @@ def test_a_client_that_breaks_a_rule_is_a_warning(spark: Any, lake: Path, monkey
 def test_a_run_that_is_judged_needs_no_spark_and_says_what_judging_again_says(
     spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = [check(lake, no_session, **chosen) for chosen in ({}, {"runs": ["client"]}, {"chosen": ["W-10", "W-06"]})]
-    monkeypatch.setattr("klamm.pipeline.rules.check.read_judgement", lambda *_: None)
-    anew = [check(lake, lambda: spark, **chosen) for chosen in ({}, {"runs": ["client"]}, {"chosen": ["W-10", "W-06"]})]
+    asked: list[dict[str, list[str]]] = [{}, {"runs": ["client"]}, {"chosen": ["W-10", "W-06"]}]
+    stored = [check(lake, no_session, runs=each.get("runs", ()), chosen=each.get("chosen", ())) for each in asked]
+    monkeypatch.setattr("klamm.pipeline.check.read_judgement", lambda *_: None)
+    anew = [
+        check(lake, lambda: spark, local_rows=0, runs=each.get("runs", ()), chosen=each.get("chosen", ())) for each in asked
+    ]
     assert [vars(one) for one in stored] == [vars(one) for one in anew]
 
 
@@ -80,8 +83,8 @@ def test_a_run_is_judged_again_when_what_was_judged_or_what_judged_it_is_not_the
 
     def judged_again() -> int:
         with pytest.raises(AssertionError, match="Spark is not needed"):
-            check(tmp_path, no_session)
-        after = check(tmp_path, lambda: spark)
+            check(tmp_path, no_session, local_rows=0)
+        after = check(tmp_path, lambda: spark, local_rows=0)
         assert check(tmp_path, no_session).judgement == after.judgement
         return after.stat("r", "W-08").checked
 
@@ -102,7 +105,7 @@ def test_a_run_is_judged_again_when_what_was_judged_or_what_judged_it_is_not_the
 @pytest.mark.slow
 def test_the_verdicts_of_all_rules_are_tables_and_replaced_by_the_next(spark: Any, lake: Path) -> None:
     runs = ["right", "server"]
-    judged = check(lake, lambda: spark, runs=runs).judgement
+    judged = check(lake, lambda: spark, local_rows=0, runs=runs).judgement
     write_judgement(lake, judged, runs, with_gold=False)
     verdicts = query(lake, "gold/verdicts", "run_id, rule, severity, seq, evidence")
     assert sorted((*named, [(row["node_id"], row["seq"]) for row in rows]) for *named, rows in verdicts) == [

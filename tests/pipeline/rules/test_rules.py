@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.pipeline import gold
+from klamm.pipeline.gold_tables import queries as gold
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.record import JUDGED_COLUMNS
 from klamm.pipeline.rules.runner import Judgement

@@ -12,7 +12,7 @@ from klamm.journal.reading import is_written, retained_to, segments
 from klamm.journal.segments import SHIPPED
 from klamm.journal.writer import JournalWriter
 from klamm.pipeline.compact import purge
-from klamm.pipeline.lake.bronze import KILLED, convert_here, pending
+from klamm.pipeline.lake.bronze import KILLED, convert_all, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.store import Store
@@ -48,7 +48,7 @@ def rows(lake: Path) -> int:
 
 def test_a_shipped_segment_is_what_the_driver_would_have_made_of_it(folder: Path, there: Path) -> None:
     assert Shipper(folder, str(there)).send() == 3
-    converted = convert_here(folder, pending(folder, ()), lambda _: None)
+    converted = convert_all(folder, pending(folder, ()), lambda _: None)
     assert sorted(waiting(there, ())) == sorted(converted)
     commits, own = Commits(there), Commits(folder)
     commits.add(waiting(there, commits))

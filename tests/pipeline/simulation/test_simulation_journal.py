@@ -12,6 +12,7 @@ from klamm.journal.columns import Direction
 from klamm.pipeline.silver import build_silver
 from klamm.pipeline.simulation.journal import last_run, read_journal
 from klamm.pipeline.simulation.snapshot import BadSource
+from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import TopicPartition
@@ -50,7 +51,7 @@ def test_the_last_state_of_each_partition_and_the_last_list_of_brokers_count(spa
         send(ApiKey.LEADER_AND_ISR, 7, leader_and_isr(5, 2, (2,), adding=(3,)))
         send(ApiKey.UPDATE_METADATA, 4, update_metadata("t", 5, 2, (1, 2, 3)))
         send(ApiKey.UPDATE_METADATA, 4, update_metadata("gone", 0, -2, (2, 3)))
-    build_silver(spark, tmp_path, bronze(tmp_path), 0)
+    build_silver(SparkWorkers(spark), tmp_path, bronze(tmp_path), 0)
     assert last_run(tmp_path) == "one"
     snapshot = read_journal(spark, tmp_path)
     assert snapshot.partitions == {TopicPartition("t", 0): (Assignment((1, 2, 3), (3,)), LeaderAndIsr(2, 5, (2,), 0, 5))}

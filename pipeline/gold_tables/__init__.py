@@ -1,0 +1,1 @@
+"""Gold: what the tables that people look at are made of."""
