@@ -29,7 +29,7 @@ from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.lake.bronze import GROUP_ROWS
 from klamm.pipeline.lake.column_types import arrow_type
 from klamm.pipeline.silver import Source, build_silver
-from klamm.pipeline.silver_files import Piece, Task, write_task
+from klamm.pipeline.silver_files import Piece, SilverTask, write_task
 from klamm.pipeline.spark.session import open_session
 from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.tests.pipeline.decode.frame_samples import FrameSample, recorded
@@ -108,7 +108,7 @@ def of_a_worker(rounds: int) -> dict[str, float]:
         pieces = [Piece(source.table, source.run, source.path, None) for source in sources]
         for _ in range(rounds + 1):
             began = time.process_time()
-            write_task(Path(name), "0", Task(0, pieces))
+            write_task(Path(name), "0", SilverTask(0, pieces))
             rates.append(HERE / (time.process_time() - began))
     return {"best": max(rates), "median": statistics.median(rates)}
 

@@ -40,7 +40,7 @@ MOST_ROWS = 6_000_000
 """A task with more rows in a table is not given to a worker. Windows of long runs have less (`STEP_ROWS`)."""
 
 TASKS_AT_ONCE = 64
-"""After so many tasks their parts are committed: a command that is killed does them again."""
+"""Number of tasks whose parts are committed together: a command that is killed does them again."""
 
 
 def build_gold(

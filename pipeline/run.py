@@ -38,7 +38,7 @@ from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.damage import damage_named, refuse_missing
 from klamm.pipeline.lake.folder import Lake, spark_failures
 from klamm.pipeline.lake.layout import is_older as is_older_layout
-from klamm.pipeline.lake.local_workers import Choose, LocalWorkers, Workers, processes_for
+from klamm.pipeline.lake.local_workers import Choose, LocalWorkers, TaskWorkers, processes_for
 from klamm.pipeline.lake.store import local_folder
 from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, QUARANTINE, SILVER
 from klamm.pipeline.retention import finish
@@ -195,7 +195,7 @@ def watch(
 def workers_by_size(session: Callable[[], SparkSession], local_rows: int) -> Choose:
     """This machine for work on up to this number of rows, Spark's workers for more."""
 
-    def choose(rows: int) -> Workers:
+    def choose(rows: int) -> TaskWorkers:
         return LocalWorkers(processes_for(rows, PROCESS_ROWS)) if rows <= local_rows else SparkWorkers(session())
 
     return choose

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import Lake, PipelineFailed
-from klamm.pipeline.lake.local_workers import Workers, nobody
+from klamm.pipeline.lake.local_workers import TaskWorkers, nobody
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE, SILVER
-from klamm.pipeline.silver_files import Piece, Task, write_task
+from klamm.pipeline.silver_files import Piece, SilverTask, write_task
 
 TASK_ROWS = 1 << 17
 """The most rows of a task, unless a row group has more. The files that it writes have as many."""
@@ -51,7 +51,7 @@ Begin = Callable[[int], Callable[[int], None]]
 """Called with the number of tasks of a batch; what it returns is called with the number of tasks that have ended since its last call."""
 
 
-def build_silver(workers: Workers, lake: Lake, sources: Sequence[Source], number: int, begin: Begin | None = None) -> list[Entry]:
+def build_silver(workers: TaskWorkers, lake: Lake, sources: Sequence[Source], number: int, begin: Begin | None = None) -> list[Entry]:
     """Write the rows of these files to all tables of silver, as the batch of this number; returns the new files. Raises RowsLostError."""
     work = tasks(lake, sources)
     ended = begin(len(work)) if begin is not None and work else nobody
@@ -76,7 +76,7 @@ def refuse_loss(sources: Sequence[Source], files: Sequence[Entry]) -> None:
                 raise RowsLostError(f"run {run}: {rows} rows in bronze, {found} in {names}")
 
 
-def tasks(lake: Lake, sources: Sequence[Source]) -> list[Task]:
+def tasks(lake: Lake, sources: Sequence[Source]) -> list[SilverTask]:
     """The files as tasks of similar size, the largest first. Files of a run stand together. The same files give the same tasks."""
     size = min(TASK_ROWS, max(LEAST_ROWS, sum(source.rows for source in sources) // BALANCE))
     found: list[tuple[int, list[Piece]]] = []
@@ -94,7 +94,7 @@ def tasks(lake: Lake, sources: Sequence[Source]) -> list[Task]:
             pieces.append(piece)
     if pieces:
         found.append((rows, pieces))
-    return [Task(place, pieces) for place, (_, pieces) in enumerate(sorted(found, key=lambda task: -task[0]))]
+    return [SilverTask(place, pieces) for place, (_, pieces) in enumerate(sorted(found, key=lambda task: -task[0]))]
 
 
 def _pieces(lake: Lake, source: Source, size: int) -> Iterator[tuple[int, Piece]]:

@@ -65,14 +65,14 @@ class Files:
         return [Entry(table.path, self._run, self._batch, name, *file.told) for table, (name, file) in self._files.items()]
 
 
-class Task(NamedTuple):
+class SilverTask(NamedTuple):
     """Rows of bronze that a worker makes silver of. Pieces of a run stand together."""
 
     number: int
     pieces: list[Piece]
 
 
-def write_task(lake: Lake, batch: str, task: Task) -> list[Entry]:
+def write_task(lake: Lake, batch: str, task: SilverTask) -> list[Entry]:
     """Write all tables of silver that the rows of a task fill; the new files."""
     written = list[Entry]()
     for run, found in groupby(task.pieces, lambda piece: piece.run):

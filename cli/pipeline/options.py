@@ -84,7 +84,7 @@ class Spark:
 
     @property
     def local_rows(self) -> int:
-        """Up to so many rows a command does without Spark; none if the user has chosen a Spark, or if spark-submit began the command."""
+        """The most rows of work that a command does without Spark; 0 if the user has chosen a Spark, or if spark-submit began the command."""
         from klamm.pipeline.run import LOCAL_ROWS
         from klamm.pipeline.spark.jvm import GATEWAY_PORT
 

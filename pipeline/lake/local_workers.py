@@ -36,7 +36,7 @@ def nobody(_: int) -> None:
     """Nobody wants to know how many tasks have ended."""
 
 
-class Workers(Protocol):
+class TaskWorkers(Protocol):
     """Who does tasks. A function and its arguments are pickled, if another process does them; all see the lake under the same path."""
 
     @property
@@ -47,7 +47,7 @@ class Workers(Protocol):
         """What the function returns for each task; `ended` is called with the number of tasks that have ended since its last call."""
 
 
-Choose = Callable[[int], Workers]
+Choose = Callable[[int], TaskWorkers]
 """Who does work on so many rows of the journal."""
 
 
@@ -70,7 +70,7 @@ class LocalWorkers:
         return [outcomes[number] for number in range(len(tasks))]
 
 
-def only_here(_: int) -> Workers:
+def only_here(_: int) -> TaskWorkers:
     """This process, however many rows there are."""
     return LocalWorkers()
 

@@ -10,11 +10,10 @@ and of all that came before what brokers were told and what the controller did (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipeline.lake import delta_log
-from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.parquet_files import opened
@@ -35,6 +34,12 @@ ROWS = 2_000_000
 
 STEP_ROWS = 4_000_000
 """Of a long run that was never judged, about this number of rows is judged at a time."""
+
+
+def keys(apis: Iterable[int]) -> str:
+    """The keys of these APIs, for `IN`."""
+    return ", ".join(str(int(api)) for api in apis)
+
 
 _COORDINATORS_CALLS = (
     ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP, ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN,

@@ -1,4 +1,4 @@
-"""The verdicts of the rules on some runs, with the rows that prove them, whoever judged."""
+"""The verdicts of the rules on some runs, with the rows that prove them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ brokers' clocks.
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import Rule, View, errors_of, messages_of
 from klamm.protocol.apis import APIS, ApiKey
 

@@ -12,7 +12,7 @@ response, and nobody changes ACLs.
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.controller_views import ZERO_ID
 from klamm.pipeline.rules.record import Rule, View, messages_of, rows_at
 from klamm.pipeline.rules.traffic import unless_gaps

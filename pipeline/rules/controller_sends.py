@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import Rule, View, messages_of
 from klamm.pipeline.rules.traffic import unless_gaps
 from klamm.pipeline.rules.wire import PATIENCE_NS

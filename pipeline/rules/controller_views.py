@@ -10,7 +10,7 @@ rules that compare brokers leave out topics without ids that were deleted in the
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import View, messages_of
 from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
 from klamm.pipeline.lake.tables import FIELD_TABLE
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import Join, View
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import SASL_IDS

@@ -6,7 +6,7 @@ Frames of which only the header was kept are judged by their headers.
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import Join, Rows, Rule, View, messages_of
 from klamm.pipeline.rules.response_headers import DECODED, TRIED_AGAIN
 from klamm.pipeline.rules.traffic import CONNECTION, JOURNALED, PAIRED, RANGE, TOLD, unless_gaps

@@ -21,7 +21,7 @@ from klamm.pipeline.lake.spark_views import read, views
 from klamm.pipeline.lake.tables import DECISIONS, MESSAGES, SILVER
 from klamm.pipeline.rules.traffic import RARE_FIELDS
 from klamm.pipeline.silver import RowsLostError, Source, build_silver
-from klamm.pipeline.silver_files import Task, write_task
+from klamm.pipeline.silver_files import SilverTask, write_task
 from klamm.pipeline.spark.tasks import SparkWorkers
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -197,7 +197,7 @@ def test_a_task_whose_worker_is_killed_is_done_again_and_leaves_only_whole_files
 ) -> None:
     killed = tmp_path / "killed"
 
-    def killed_once(lake: Path, batch: str, task: Task) -> list[Entry]:
+    def killed_once(lake: Path, batch: str, task: SilverTask) -> list[Entry]:
         if not killed.exists():
             killed.touch()
             add = RowGroups.add

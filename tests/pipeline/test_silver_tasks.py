@@ -15,7 +15,7 @@ from klamm.pipeline.decode.batches import joined
 from klamm.pipeline.decode.silver_rows import events_into
 from klamm.pipeline.lake.parquet_files import told
 from klamm.pipeline.silver import Source, tasks
-from klamm.pipeline.silver_files import Files, Piece, Task, read_bronze, write_task
+from klamm.pipeline.silver_files import Files, Piece, SilverTask, read_bronze, write_task
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import TinyJournal
@@ -73,7 +73,7 @@ def test_fields_of_produce_and_fetch_have_row_groups_of_their_own(tmp_path: Path
         for _ in range(2):
             journal.request(1, ApiKey.FETCH, 11, fetch)
             journal.request(1, ApiKey.DELETE_TOPICS, 1, messages.DeleteTopicsRequest(topic_names=("t",)))
-    write_task(tmp_path, "0", Task(0, [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path)]))
+    write_task(tmp_path, "0", SilverTask(0, [Piece(one.table, one.run, one.path, None) for one in bronze(tmp_path)]))
     (file,) = (tmp_path / "silver/fields").rglob("*.parquet")
     parquet = pq.ParquetFile(file)
     keys = [parquet.read_row_group(number, ["api_key"]).column(0).to_pylist() for number in range(parquet.num_row_groups)]
@@ -93,7 +93,7 @@ def test_a_task_needs_no_spark_and_writes_the_same_rows_again_to_files_of_its_ow
         with TinyJournal(tmp_path, run, 1) as journal:
             journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest())
             journal.event("timer")
-    task = Task(3, [Piece(one.table, one.run, one.path, None) for one in sorted(bronze(tmp_path), key=lambda one: one.run)])
+    task = SilverTask(3, [Piece(one.table, one.run, one.path, None) for one in sorted(bronze(tmp_path), key=lambda one: one.run)])
     written = []
     for _ in range(2):
         files = write_task(tmp_path, "7", task)

@@ -3,7 +3,7 @@ ends."""
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.frames.peers import SAME_LOG, of_one_log
 from klamm.pipeline.rules.record import Rule, View, messages_of
 from klamm.protocol.apis import OF_CONTROLLERS, ApiKey

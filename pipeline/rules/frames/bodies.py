@@ -4,7 +4,7 @@ decoded (`pipeline/decode/flaw_finders.py`), so these rules cost next to nothing
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import Rule, Severity, messages_of
 from klamm.protocol.apis import ApiKey
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.frames.peers import SAME_LOG, of_one_log
 from klamm.pipeline.rules.record import Rows, Rule, View, messages_of
 from klamm.pipeline.rules.traffic import CONNECTION, RANGE, TOLD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import View, messages_of
 from klamm.protocol.apis import BROKER_SOFTWARE, ONLY_OF_BROKERS, ApiKey
 from klamm.protocol.exchanges.peers import BROKER_NAMES, UNNAMED

@@ -6,7 +6,7 @@ What a coordinator knows from the log only, a journal does not show. So a rule b
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.groups.calls import MEMBER_APIS
 from klamm.pipeline.rules.record import Rule, messages_of
 from klamm.protocol.apis import ApiKey

@@ -8,7 +8,7 @@ journal lacks rows or parts of such requests, nor one that moved logs between it
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import View, messages_of
 from klamm.protocol.apis import OF_CONTROLLERS, ApiKey
 

@@ -11,7 +11,7 @@ Apache Kafka sends a request to itself.
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import BATCH_HEADER, View, messages_of
 from klamm.protocol.apis import ApiKey
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.lake.api_keys import keys
+from klamm.pipeline.lake.windows import keys
 from klamm.pipeline.rules.record import Rule, messages_of
 from klamm.pipeline.rules.transactions.calls import ADDITIONS, CHANGES, REFUSED
 from klamm.pipeline.rules.transactions.recoveries import T_06

@@ -19,7 +19,7 @@ from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.parquet_files import LONGEST_STATED
 from klamm.pipeline.lake.tables import MESSAGES
 from klamm.pipeline.publish import HOUR_NS, Removed, publish, remove_old
-from klamm.pipeline.silver_files import Piece, Task, write_task
+from klamm.pipeline.silver_files import Piece, SilverTask, write_task
 from klamm.tests.cli.running import run as call
 from klamm.tests.journal.writing import START_NS, TinyJournal, simple_exchange
 from klamm.tests.pipeline.lakes_by_hand import delta_statistics
@@ -38,7 +38,7 @@ def days(lake: Path, count: int, run: str = "r", step_ns: int = 1_000_000) -> No
         commits = Commits(lake)
         converted = convert_all(lake, pending(lake, commits), lambda _: None)
         commits.add(converted)
-        task = Task(0, [Piece(one.table, one.run, one.path, None) for one in converted if one.rows])
+        task = SilverTask(0, [Piece(one.table, one.run, one.path, None) for one in converted if one.rows])
         delta_log.append(lake, [MESSAGES], write_task(lake, str(number), task))
 
 
