@@ -84,7 +84,7 @@ class Spark:
 
     @property
     def local_rows(self) -> int:
-        """The most rows of work that a command does without Spark; 0 if the user has chosen a Spark, or if spark-submit began the command."""
+        """The most rows of work that a command does without Spark; 0 if the user chose a Spark, or spark-submit began it."""
         from klamm.pipeline.run import LOCAL_ROWS
         from klamm.pipeline.spark.jvm import GATEWAY_PORT
 
