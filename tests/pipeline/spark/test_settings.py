@@ -18,6 +18,7 @@ ELSEWHERE = {
     "spark.master": "an argument of open_session",
     "spark.app.name": "an argument of open_session",
     "spark.submit.pyFiles": "`submit` sends the code also to a local master",
+    "spark.hadoop.fs.s3a": "`s3a.py` makes settings of an object store from variables",
 }
 """Keys that other files may name, and why."""
 
