@@ -13,6 +13,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import TRANSACTIONAL, each_header
 from klamm.protocol.records.record import Record, encode_batch
+from klamm.server.apis.list_transactions import MAX_PATTERN
 from klamm.testing import BlockingCluster
 from klamm.tests.harness.client import Client
 
@@ -196,3 +197,25 @@ async def test_the_feature_goes_down_and_up_while_a_producer_runs(producer: Prod
     assert await producer.send(producer.produce(b"c", sequence=1), 12) == 0
     assert (await producer.end(5)).producer_epoch == 2
     assert epochs == sorted(epochs) and epochs[0] < epochs[-1]
+
+
+@pytest.mark.parametrize(("pattern", "code", "is_listed"), [
+    ("", 0, True), ("tx-.*", 0, True), ("(?i)TX-a+", 0, True), ("tx", 0, False), ("(?P<n>tx-)a{40}", 0, True),
+    ("(", ErrorCode.INVALID_REGULAR_EXPRESSION, False), ("(?=tx).*", ErrorCode.INVALID_REGULAR_EXPRESSION, False),
+    (r"(.)\1", ErrorCode.INVALID_REGULAR_EXPRESSION, False), ("tx.*+", ErrorCode.INVALID_REGULAR_EXPRESSION, False),
+    ("tx-(a+)+b", 0, False),
+])
+async def test_a_pattern_is_in_the_syntax_of_re2_and_takes_no_exponential_time(
+    producer: Producer, pattern: str, code: int, is_listed: bool
+) -> None:
+    producer.id = "tx-" + "a" * 40
+    await producer.begin()
+    response = await producer.client.ask(messages.ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+    assert response.error_code == code
+    assert (producer.id in {row.transactional_id for row in response.transaction_states}) is is_listed
+
+
+async def test_a_longer_pattern_than_the_limit_is_invalid(producer: Producer) -> None:
+    for pattern, code in (("x" * MAX_PATTERN, 0), ("x" * (MAX_PATTERN + 1), ErrorCode.INVALID_REGULAR_EXPRESSION)):
+        response = await producer.client.ask(messages.ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+        assert response.error_code == code
