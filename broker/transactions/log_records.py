@@ -2,7 +2,7 @@
 
 Key and value begin with their version as int16; a value of None deletes the key. Records with other keys are those of later brokers: they
 are passed over, but for `LOSS`. Version 0 is written, as Apache Kafka 3.9.1 writes it with ZooKeeper; version 1, which is flexible,
-for transactions v2 (KIP-890).
+for transactions v2 (KIP-890). Its producer ids before and after are written too, which Apache Kafka 4.4.0 defines and leaves out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from klamm.broker.coordinators.effects import Record
 from klamm.broker.coordinators.internal_records import decode, encode, version_of
+from klamm.broker.transactions.requests import NO_PRODUCER_ID
 from klamm.broker.transactions.states import DEAD, EMPTY, PREPARE_EPOCH_FENCE, TransactionState
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
@@ -27,6 +28,8 @@ class StoredTransaction(NamedTuple):
     """What a record says. Times are milliseconds since 1970; `start_ms` is -1 if no transaction has begun since the last InitProducerId.
 
     `is_v2`: the client ended the transaction in version 2 (KIP-890): the epoch is the one after that of its records.
+    `next_producer_id`: the transaction is ending, and the next one has this id, since all epochs of the present one are used.
+    `previous_producer_id`: it has ended like this, and had this id.
     """
 
     producer_id: int
@@ -37,6 +40,8 @@ class StoredTransaction(NamedTuple):
     update_ms: int
     start_ms: int
     is_v2: bool = False
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
 
 
 def key_of(transactional_id: str) -> bytes:
@@ -55,7 +60,8 @@ def record_of(transactional_id: str, stored: StoredTransaction) -> Record:
         transaction_timeout_ms=stored.timeout_ms, transaction_status=stored.state.value,
         transaction_partitions=None if stored.state is EMPTY else partitions,
         transaction_last_update_timestamp_ms=stored.update_ms, transaction_start_timestamp_ms=stored.start_ms,
-        client_transaction_version=TRANSACTIONS_V2 if stored.is_v2 else 0,
+        client_transaction_version=TRANSACTIONS_V2 if stored.is_v2 else 0, previous_producer_id=stored.previous_producer_id,
+        next_producer_id=stored.next_producer_id,
     )
     return key_of(transactional_id), value
 
@@ -83,5 +89,5 @@ def read_value(value: bytes) -> StoredTransaction:
     return StoredTransaction(
         body.producer_id, body.producer_epoch, body.transaction_timeout_ms, state, partitions,
         body.transaction_last_update_timestamp_ms, body.transaction_start_timestamp_ms,
-        body.client_transaction_version >= TRANSACTIONS_V2,
+        body.client_transaction_version >= TRANSACTIONS_V2, body.previous_producer_id, body.next_producer_id,
     )

@@ -104,9 +104,9 @@ class PendingEnd(NamedTuple):
 
 
 class NeedProducerId(NamedTuple):
-    """A new producer id is needed: the caller gets one and calls `Transactions.init_producer_id` with it again."""
+    """A new producer id is needed: the caller gets one and calls `Transactions.use_producer_id` with it."""
 
-    request: InitProducerId
+    request: InitProducerId | EndTransaction
 
     @property
     def key(self) -> str:

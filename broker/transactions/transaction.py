@@ -95,6 +95,8 @@ class Transaction:
             self.last_producer_id, self.last_epoch = self.stored.producer_id, NO_PRODUCER_EPOCH
         else:
             self.start_ms = stored.start_ms
+        if stored.previous_producer_id != NO_PRODUCER_ID:
+            self.last_producer_id = stored.previous_producer_id
         self.stored = stored
         self.producer_epoch = stored.producer_epoch
         self.unmarked = dict.fromkeys(stored.partitions) if stored.state in COMPLETE else {}
@@ -210,7 +212,9 @@ def decide_add(transaction: Transaction, request: AddPartitions, wall_ms: int) -
         return ErrorCode.UNKNOWN_SERVER_ERROR
     partitions = tuple(dict.fromkeys((*stored.partitions, *request.partitions)))
     start_ms = wall_ms if transaction.state in CAN_BEGIN else stored.start_ms
-    ongoing = stored._replace(state=ONGOING, partitions=partitions, update_ms=wall_ms, start_ms=start_ms, is_v2=False)
+    ongoing = stored._replace(
+        state=ONGOING, partitions=partitions, update_ms=wall_ms, start_ms=start_ms, is_v2=False, previous_producer_id=NO_PRODUCER_ID,
+    )
     return Transition(ongoing, transaction.last_epoch)
 
 
@@ -218,11 +222,12 @@ _ENDED = {PREPARE_COMMIT: True, COMPLETE_COMMIT: True, PREPARE_ABORT: False, COM
 """Whether a transaction in one of these states is committed."""
 
 
-def decide_end(transaction: Transaction, request: EndTransaction, wall_ms: int) -> Transition | ErrorCode:
+def decide_end(transaction: Transaction, request: EndTransaction, new_id: int | None, wall_ms: int) -> Transition | NeedsId | ErrorCode:
     """EndTxn. NONE: the transaction has ended like this already.
 
     In transactions v2 the epoch rises with the decision, so the one before it says that the request is repeated; and an abort without a
-    transaction raises the epoch too.
+    transaction raises the epoch too. The markers have the last epoch if there is no other left, and then the next transaction has a new
+    producer id, `new_id`, which the caller has got for it.
     """
     if request.raises_epoch and _is_repeated(transaction, request):
         if transaction.pending is not None or transaction.state in COMPLETE:
@@ -233,10 +238,13 @@ def decide_end(transaction: Transaction, request: EndTransaction, wall_ms: int) 
         return error
     if transaction.pending is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if transaction.state is ONGOING:
-        return ending(transaction, request.is_commit, wall_ms, raises_epoch=request.raises_epoch)
+    ends_nothing = request.raises_epoch and not request.is_commit and transaction.state not in COMPLETE
+    if transaction.state is ONGOING or ends_nothing:
+        if request.raises_epoch and is_exhausted(transaction.producer_epoch) and new_id is None:
+            return NeedsId()
+        return ending(transaction, request.is_commit, wall_ms, raises_epoch=request.raises_epoch, new_id=new_id)
     if request.raises_epoch and transaction.state not in COMPLETE:
-        return ErrorCode.INVALID_TXN_STATE if request.is_commit else ending(transaction, False, wall_ms, raises_epoch=True)
+        return ErrorCode.INVALID_TXN_STATE
     if _ENDED.get(transaction.state) is not request.is_commit:
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state in COMPLETE else ErrorCode.NONE
@@ -244,18 +252,30 @@ def decide_end(transaction: Transaction, request: EndTransaction, wall_ms: int) 
 
 def _is_repeated(transaction: Transaction, request: EndTransaction) -> bool:
     stored = transaction.stored
+    if (stored.previous_producer_id, LAST_EPOCH - 1) == (request.producer_id, request.producer_epoch):
+        return True
     return stored.is_v2 and (stored.producer_id, stored.producer_epoch) == (request.producer_id, request.producer_epoch + 1)
 
 
-def ending(transaction: Transaction, is_commit: bool, wall_ms: int, *, raises_epoch: bool = False) -> Transition:
-    """The decision to commit or to abort a transaction. The last epochs of a producer id are not raised any more."""
+def ending(
+    transaction: Transaction, is_commit: bool, wall_ms: int, *, raises_epoch: bool = False, new_id: int | None = None
+) -> Transition:
+    """The decision to commit or to abort a transaction. `new_id`: the producer id of the next one."""
     state, epoch = PREPARE_COMMIT if is_commit else PREPARE_ABORT, transaction.producer_epoch
-    is_v2 = raises_epoch and not is_exhausted(epoch)
-    stored = transaction.stored._replace(state=state, producer_epoch=epoch + is_v2, update_ms=wall_ms, is_v2=is_v2)
+    is_v2 = raises_epoch and epoch < LAST_EPOCH
+    stored = transaction.stored._replace(
+        state=state, producer_epoch=epoch + is_v2, update_ms=wall_ms, is_v2=is_v2, previous_producer_id=NO_PRODUCER_ID,
+        next_producer_id=NO_PRODUCER_ID if new_id is None else new_id,
+    )
     return Transition(stored, epoch if is_v2 else transaction.last_epoch)
 
 
 def completion(transaction: Transaction, wall_ms: int) -> Transition:
     """What a transaction becomes whose markers are all written."""
     stored = transaction.stored
-    return Transition(stored._replace(state=COMPLETE[stored.state], partitions=(), update_ms=wall_ms), transaction.last_epoch)
+    completed = stored._replace(state=COMPLETE[stored.state], partitions=(), update_ms=wall_ms)
+    if stored.next_producer_id != NO_PRODUCER_ID:
+        completed = completed._replace(
+            producer_id=stored.next_producer_id, producer_epoch=0, previous_producer_id=stored.producer_id, next_producer_id=NO_PRODUCER_ID,
+        )
+    return Transition(completed, transaction.last_epoch)

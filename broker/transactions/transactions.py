@@ -205,6 +205,13 @@ class Transactions:
             case Transition() as transition:
                 self._append(transaction, transition, InitAppended(request.ticket, request.transactional_id, transition))
 
+    def use_producer_id(self, request: InitProducerId | EndTransaction, now: Now, new_id: int) -> None:
+        """The producer id is there that `NeedProducerId` asked for."""
+        if isinstance(request, InitProducerId):
+            self.init_producer_id(request, now, new_id)
+        else:
+            self.end(request, now, new_id)
+
     def add_partitions(self, request: AddPartitions, now: Now) -> None:
         """AddPartitionsToTxn: `Respond` with a code comes when the partitions are in the log."""
         if (judged := self._judged(request, decide_add, now)) is not None:
@@ -219,19 +226,24 @@ class Transactions:
             return dict.fromkeys(partitions, transaction)
         return _verified(transaction, producer_id, producer_epoch, partitions)
 
-    def end(self, request: EndTransaction, now: Now) -> None:
-        """EndTxn: `Respond` with a code, or a ProducerIdResult, comes when the decision is in the log, before the markers are written."""
-        if (judged := self._judged(request, decide_end, now)) is not None:
+    def end(self, request: EndTransaction, now: Now, new_id: int | None = None) -> None:
+        """EndTxn: `Respond` with a code, or a ProducerIdResult, comes when the decision is in the log, before the markers are written.
+        It may need a producer id, as `init_producer_id` does."""
+        if (judged := self._judged(request, lambda *asked: decide_end(*asked[:2], new_id, asked[2]), now)) is not None:
             self._append(*judged, EndAppended(request.ticket, request.transactional_id, judged[1], False, request.raises_epoch))
 
     def _judged(
-        self, request: R, decide: Callable[[Transaction, R, int], Transition | ErrorCode], now: Now
+        self, request: R, decide: Callable[[Transaction, R, int], Transition | NeedsId | ErrorCode], now: Now
     ) -> tuple[Transaction, Transition] | None:
-        """The transaction of a request, and what it becomes; None if the request has its error as a response."""
+        """The transaction of a request, and what it becomes; None if the request has its error as a response, or needs a producer id."""
         transaction = self._current(request.transactional_id)
         decision = transaction if isinstance(transaction, ErrorCode) else decide(transaction, request, now.wall_ms)
         if not isinstance(transaction, ErrorCode) and isinstance(decision, Transition):
             return transaction, decision
+        if isinstance(decision, NeedsId):
+            assert isinstance(request, EndTransaction)
+            self._effects.append(NeedProducerId(request))
+            return None
         assert isinstance(decision, ErrorCode)
         result: ErrorCode | ProducerIdResult = decision
         if isinstance(request, EndTransaction) and request.raises_epoch:
@@ -550,6 +562,8 @@ def _raised(code: ErrorCode, stored: StoredTransaction | None) -> ProducerIdResu
     """The result of an EndTxn of transactions v2."""
     if code is not ErrorCode.NONE or stored is None:
         return ProducerIdResult(code)
+    if stored.next_producer_id != NO_PRODUCER_ID:
+        return ProducerIdResult(code, stored.next_producer_id, 0)
     return ProducerIdResult(code, stored.producer_id, stored.producer_epoch)
 
 

@@ -2,7 +2,8 @@
 
 The response comes when the decision is stored; the markers are written afterwards, and until then other requests of the transactional id
 get CONCURRENT_TRANSACTIONS. Needs WRITE on the transactional id. Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
-Since version 5 (transactions v2) the epoch rises with each end, and the response has it: compared with 4.4.0.
+Since version 5 (transactions v2) the epoch rises with each end, and the response has it: compared with 4.4.0. If all epochs of the producer
+id are used, the response has a new producer id with epoch 0, and the markers have the last epoch of the old one.
 Source: wire 5 and 13, `KafkaApis.handleEndTxnRequest` of Apache Kafka 3.9.1.
 """
 

@@ -223,7 +223,7 @@ class TransactionCoordinator(CoordinatorRuntime[Transactions, OwnEffect]):
             case SendMarkers() if is_owned:  # else the next coordinator sends them
                 self.sender.send(effect, partial(self._sent, index, state))
 
-    async def _draw_id(self, index: int, transactions: Transactions, request: InitProducerId) -> None:
+    async def _draw_id(self, index: int, transactions: Transactions, request: InitProducerId | EndTransaction) -> None:
         try:
             new_id = await self._producer_ids.next_id()
         except ApiError as problem:
@@ -235,7 +235,7 @@ class TransactionCoordinator(CoordinatorRuntime[Transactions, OwnEffect]):
             complete(request.ticket, ProducerIdResult(ErrorCode.UNKNOWN_SERVER_ERROR))
             raise
         else:
-            transactions.init_producer_id(request, self.now(), new_id)
+            transactions.use_producer_id(request, self.now(), new_id)
             self.settle(index, transactions)
 
     def _sent(self, index: int, transactions: Transactions, sent: SendMarkers, results: Mapping[TopicPartition, ErrorCode]) -> None:

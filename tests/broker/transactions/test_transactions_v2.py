@@ -95,10 +95,57 @@ def test_a_commit_of_version_2_is_known_by_the_epoch_of_its_records() -> None:
         assert each.get().is_committed(T0, epoch) and not each.get().is_committed(T0, epoch + 1)
 
 
-def test_the_last_epochs_of_a_producer_id_are_not_raised_any_more() -> None:
-    driver = TransactionDriver()
+def exhausted(driver: TransactionDriver) -> int:
+    """A transaction with the last epoch that a producer can have; its producer id."""
     producer_id, _ = driver.begun()
-    epoch = LAST_EPOCH - 1
     transaction = driver.get()
-    transaction.stored, transaction.producer_epoch = transaction.stored._replace(producer_epoch=epoch), epoch
-    assert end(driver, producer_id, epoch) == (ErrorCode.NONE, producer_id, epoch)
+    transaction.stored, transaction.producer_epoch = transaction.stored._replace(producer_epoch=LAST_EPOCH - 1), LAST_EPOCH - 1
+    return producer_id
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_after_the_last_epoch_the_next_transaction_has_a_new_producer_id(is_commit: bool) -> None:
+    driver = TransactionDriver()
+    old = exhausted(driver)
+    ended = end(driver, old, LAST_EPOCH - 1, is_commit)
+    assert ended == (ErrorCode.NONE, old + 1, 0)
+    assert driver.markers == [(T0, old, LAST_EPOCH, is_commit)], "the markers have the last epoch of the old id"
+    for each in (driver, driver.reloaded()):
+        assert end(each, old, LAST_EPOCH - 1, is_commit) == ended, "the same request again has the same result"
+        assert end(each, old, LAST_EPOCH - 1, not is_commit) == ProducerIdResult(ErrorCode.INVALID_TXN_STATE)
+        assert end(each, old, 7) == ProducerIdResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        assert each.add(old, LAST_EPOCH - 1, T0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert each.add(old + 1, 0, T0) is ErrorCode.NONE
+        assert end(each, old, LAST_EPOCH - 1) == ProducerIdResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING), "another transaction has begun"
+        assert end(each, old + 1, 0) == (ErrorCode.NONE, old + 1, 1)
+
+
+def test_the_next_coordinator_completes_with_the_producer_id_that_the_client_was_given() -> None:
+    driver = TransactionDriver()
+    old = exhausted(driver)
+    driver.marker_errors[T0] = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert end(driver, old, LAST_EPOCH - 1) == (ErrorCode.NONE, old + 1, 0)
+    assert end(driver, old, LAST_EPOCH - 1) == ProducerIdResult(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert driver.get().stored.producer_id == old
+    driver = driver.reloaded()
+    driver.settle()
+    assert driver.get().state is COMPLETE_COMMIT
+    assert driver.add(old + 1, 0, T0) is ErrorCode.NONE
+
+
+def test_an_end_that_gets_no_producer_id_changes_nothing() -> None:
+    driver = TransactionDriver()
+    old = exhausted(driver)
+    driver.ids_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert end(driver, old, LAST_EPOCH - 1) == ProducerIdResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert driver.get().pending is None and driver.markers == []
+    driver.ids_error = None
+    assert end(driver, old, LAST_EPOCH - 1).producer_id == old + 1
+
+
+def test_an_abort_without_a_transaction_after_the_last_epoch_gives_a_new_producer_id() -> None:
+    driver = TransactionDriver()
+    old = exhausted(driver)
+    transaction = driver.get()
+    transaction.stored = transaction.stored._replace(state=EMPTY, partitions=())
+    assert end(driver, old, LAST_EPOCH - 1, False) == (ErrorCode.NONE, old + 1, 0)

@@ -71,7 +71,7 @@ class TransactionDriver:
                         self.results[request.ticket] = ProducerIdResult(self.ids_error)
                     case NeedProducerId(request):
                         self.next_id += 1
-                        self.transactions.init_producer_id(request, self.now, self.next_id - 1)
+                        self.transactions.use_producer_id(request, self.now, self.next_id - 1)
                     case AppendRecords() | SendMarkers() if self.holds:
                         self.held.append(effect)
                     case AppendRecords():
