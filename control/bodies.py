@@ -198,6 +198,12 @@ class RecoveryBody(Body, frozen=True):
     partition: Int32 | None = None
 
 
+class FeatureBody(Body, frozen=True):
+    """The level of a finalized feature."""
+
+    level: Int16
+
+
 class MemberBody(Body, frozen=True):
     """Which member of a group; all without it."""
 

@@ -31,7 +31,7 @@ from klamm.control.topics import Topics
 from klamm.control.wholeness import Report, report_of
 from klamm.controller.changes import Change
 from klamm.controller.phases import ControllerElectionDue
-from klamm.controller.values import Election
+from klamm.controller.values import Election, StoreRefused
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
 from klamm.seams.steering import HeldPhase, Hold
@@ -283,6 +283,10 @@ class BrokerControl(Topics, Coordinators):
         """A partition as each broker sees it: leader and ISR in its metadata, and its replica, if it has one."""
         return {each.id: views.as_seen(each, topic, partition) for each in self.serving()}
 
+    async def features(self) -> dict[int, JsonObject]:
+        """The features that each broker shows to its clients, their epoch, and the levels that it supports."""
+        return {each.id: views.features(each) for each in self.serving()}
+
     async def reports(self, brokers: list[int]) -> dict[int, Report]:
         """What each broker lacks; `brokers` are all that run."""
         return {each.id: report_of(each, brokers) for each in self.serving()}
@@ -319,6 +323,13 @@ class BrokerControl(Topics, Coordinators):
             for each in self._cluster.brokers:
                 if each.id == controller:
                     await each.controller.elect_leaders(partitions, Election.PREFERRED)
+
+    async def write_feature(self, broker: int, name: str, level: int) -> None:
+        """Let a broker write the level of a feature to ZooKeeper."""
+        try:
+            await self._running(broker).admin_zk.write_features({name: level})
+        except StoreRefused as error:
+            raise Refused(str(error), 409) from None
 
     async def expire_session(self, body: BrokerBody) -> JsonObject:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""

@@ -41,6 +41,15 @@ def _plain(value: object) -> object:
     return str(value)
 
 
+def features(broker: BrokerServer) -> JsonObject:
+    """The features that a broker shows."""
+    shown = broker.services.features
+    return {
+        "epoch": shown.current.epoch, "finalized": dict(shown.current.finalized),
+        "supported": {name: list(levels) for name, levels in shown.supported.items()},
+    }
+
+
 def fault(one: Fault) -> JsonObject:
     """A fault with its counts and last hits."""
     effect, limits = one.effect, one.limits

@@ -254,6 +254,14 @@ class BlockingCluster(OnThread, of=AsyncCluster):
         also if no transaction is open.
         """
 
+    def features(self) -> list[JsonObject]:
+        """The finalized features, as each broker shows them: id, epoch, finalized, supported."""
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Set the level of a feature, as `transaction.version`, while clients run; 0 removes it. Returns when every broker shows it. Raises
+        Refused if a broker does not support the level.
+        """
+
     def recovering(self) -> list[JsonObject]:
         """The leaders that wait in recovery after an unclean election, with `kip704.recovery.mode=manual` (KIP-704): topic, partition,
         broker, leader epoch.

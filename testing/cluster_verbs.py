@@ -199,6 +199,17 @@ class ClusterVerbs:
         """
         await self._then(self._control.expire_transaction(transactional_id))
 
+    async def features(self) -> list[JsonObject]:
+        """The finalized features, as each broker shows them: id, epoch, finalized, supported."""
+        shown: list[JsonObject] = (await self._then(self._control.features()))["brokers"]
+        return shown
+
+    async def set_feature(self, name: str, level: int) -> None:
+        """Set the level of a feature, as `transaction.version`, while clients run; 0 removes it. Returns when every broker shows it. Raises
+        Refused if a broker does not support the level.
+        """
+        await self._then(self._control.set_feature(name, bodies.convert(bodies.FeatureBody, {"level": level})))
+
     async def recovering(self) -> list[JsonObject]:
         """The leaders that wait in recovery after an unclean election, with `kip704.recovery.mode=manual` (KIP-704): topic, partition,
         broker, leader epoch.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from klamm.control.bodies import BrokerBody, KillBody, MoveBody, NewBrokerBody, RecoveryBody, StopBody, ZooKeeperDelayBody
+import asyncio
+
+from klamm.control.bodies import BrokerBody, FeatureBody, KillBody, MoveBody, NewBrokerBody, RecoveryBody, StopBody, ZooKeeperDelayBody
 from klamm.control.broker_control import BrokerControl
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
 from klamm.control.verbs.parts import ACT_S, call
+from klamm.control.verbs.shown import LOOK_S, SHOWN_S
 from klamm.control.verbs.subject import Subject
 from klamm.server.lifecycle.start_failure import StartFailed
 
@@ -177,6 +180,36 @@ class BrokerVerbs(Subject):
     async def delay_zookeeper(self, body: ZooKeeperDelayBody) -> JsonObject:
         """Let each request of a broker to ZooKeeper wait before it is sent."""
         return await self.parts.one(body.broker, call(BrokerControl.delay_zookeeper, body))
+
+    # --- features
+
+    async def features(self) -> JsonObject:
+        """The finalized features of the cluster, as each broker shows them that responds."""
+        answers = await self.parts.ask(call(BrokerControl.features))
+        rows = sorted((number, each) for rows in answers.some() for number, each in rows.items())
+        return {"brokers": [{"id": number, **each} for number, each in rows]} | answers.missing
+
+    async def set_feature(self, name: str, body: FeatureBody) -> JsonObject:
+        """Set the level of a feature, or remove it with 0, also to a lower level than now. All brokers that respond must support the level.
+        Returns when they show it.
+        """
+        level, shown = body.level, (await self.features())["brokers"]
+        for each in shown:
+            lowest, highest = each["supported"].get(name, (0, 0))
+            if level and not lowest <= level <= highest:
+                raise Refused(f"level: broker {each['id']} supports {name} from {lowest} to {highest}, not {level}")
+        if any(each["finalized"].get(name, 0) != level for each in shown):
+            writer: int = shown[0]["id"]
+            await self.parts.one(writer, call(BrokerControl.write_feature, writer, name, level))
+        try:
+            async with asyncio.timeout(SHOWN_S):
+                while any(each["finalized"].get(name, 0) != level for each in shown):
+                    await asyncio.sleep(LOOK_S)
+                    shown = (await self.features())["brokers"]
+        except TimeoutError:
+            raise Refused(f"not within {SHOWN_S:g} s: all brokers show level {level} of {name}", 408) from None
+        self.events.add("feature", {"name": name, "level": level})
+        return await self.features()
 
     # --- recovery
 

@@ -93,6 +93,8 @@ TABLE: Mapping[str, Place] = {
     "delay_zookeeper": Place("POST", "/zookeeper/delay", "Let requests of a broker to ZooKeeper wait"),
     "recovering": Place("GET", "/recovering", "List leaders that wait to be released from recovery (KIP-704)"),
     "release_recovery": Place("POST", "/recovering/release", "Release leaders that wait in recovery: all, of a topic, or of a partition"),
+    "features": Place("GET", "/features", "The finalized features, as each broker shows them"),
+    "set_feature": Place("POST", "/features/{name}", "Set the level of a feature while clients run; 0 removes it"),
     "configs_processed": Place(
         "GET", "/configs/processed", "Wait until all brokers have processed the last changes of configs, users, quotas and ACLs",
         function="waitForConfigs",

@@ -140,6 +140,11 @@ type RecoveryBody struct {
 	Partition *int64 `json:"partition,omitempty"`
 }
 
+// FeatureBody: The level of a finalized feature.
+type FeatureBody struct {
+	Level int64 `json:"level"`
+}
+
 // LinkBody: What happens to requests from one broker to another: nothing arrives (`cut`), or it arrives late.
 type LinkBody struct {
 	FromBroker int64  `json:"from_broker"`
@@ -413,6 +418,16 @@ func (c *Control) GetRecovering(ctx context.Context) (Shown, error) {
 // ReleaseRecovery: Release leaders that wait in recovery: all, of a topic, or of a partition.
 func (c *Control) ReleaseRecovery(ctx context.Context, body RecoveryBody) (Shown, error) {
 	return c.send(ctx, "POST", "/recovering/release", nil, body)
+}
+
+// GetFeatures: The finalized features, as each broker shows them.
+func (c *Control) GetFeatures(ctx context.Context) (Shown, error) {
+	return c.send(ctx, "GET", "/features", nil, nil)
+}
+
+// SetFeature: Set the level of a feature while clients run; 0 removes it.
+func (c *Control) SetFeature(ctx context.Context, name string, body FeatureBody) (Shown, error) {
+	return c.send(ctx, "POST", fmt.Sprintf("/features/%s", url.PathEscape(name)), nil, body)
 }
 
 // WaitForConfigsQuery: the optional parameters of WaitForConfigs

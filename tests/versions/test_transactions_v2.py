@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from uuid import uuid4
@@ -14,7 +15,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import TRANSACTIONAL, each_header
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.apis.list_transactions import MAX_PATTERN
-from klamm.testing import BlockingCluster
+from klamm.testing import BlockingCluster, Refused
 from klamm.tests.harness.client import Client
 
 CONFIG = {
@@ -219,3 +220,25 @@ async def test_a_longer_pattern_than_the_limit_is_invalid(producer: Producer) ->
     for pattern, code in (("x" * MAX_PATTERN, 0), ("x" * (MAX_PATTERN + 1), ErrorCode.INVALID_REGULAR_EXPRESSION)):
         response = await producer.client.ask(messages.ListTransactionsRequest(transactional_id_pattern=pattern), 2)
         assert response.error_code == code
+
+
+async def test_a_feature_is_set_while_a_producer_runs(cluster: BlockingCluster, producer: Producer) -> None:
+    async def level() -> int:
+        seen = await producer.client.ask(messages.ApiVersionsRequest("test", "1"), 4)
+        return {row.name: row.max_version_level for row in seen.finalized_features}.get("transaction.version", 0)
+
+    (before,) = await asyncio.to_thread(cluster.features)
+    assert (before["finalized"]["transaction.version"], before["supported"]["transaction.version"]) == (2, [0, 2])
+    assert await producer.send(producer.produce(b"a"), 12) == 0
+    await asyncio.to_thread(cluster.set_feature, "transaction.version", 0)
+    assert await level() == 0
+    assert (await producer.end(4)).error_code == 0
+    assert (await producer.state())[1] == 0, "version 1 raises no epoch"
+    await asyncio.to_thread(cluster.set_feature, "transaction.version", 2)
+    (after,) = await asyncio.to_thread(cluster.features)
+    assert await level() == 2 and after["epoch"] == before["epoch"] + 2
+    assert await producer.send(producer.produce(b"b", sequence=1), 12) == 0
+    assert (await producer.end(5)).producer_epoch == 1
+    for name, wanted in (("transaction.version", 3), ("transaction.version", -1), ("share.version", 1)):
+        with pytest.raises(Refused, match=f"broker 1 supports {name} from 0 to "):
+            await asyncio.to_thread(cluster.set_feature, name, wanted)

@@ -141,6 +141,11 @@ export interface RecoveryBody {
   partition?: number | null
 }
 
+/** The level of a finalized feature. */
+export interface FeatureBody {
+  level: number
+}
+
 /** What happens to requests from one broker to another: nothing arrives (`cut`), or it arrives late. */
 export interface LinkBody {
   from_broker: number
@@ -388,6 +393,16 @@ export abstract class Operations {
   /** Release leaders that wait in recovery: all, of a topic, or of a partition. */
   releaseRecovery (body: RecoveryBody = {}): Promise<Shown> {
     return this.send('POST', '/recovering/release', undefined, body)
+  }
+
+  /** The finalized features, as each broker shows them. */
+  getFeatures (): Promise<Shown> {
+    return this.send('GET', '/features')
+  }
+
+  /** Set the level of a feature while clients run; 0 removes it. */
+  setFeature (name: string, body: FeatureBody): Promise<Shown> {
+    return this.send('POST', `/features/${encodeURIComponent(name)}`, undefined, body)
   }
 
   /** Wait until all brokers have processed the last changes of configs, users, quotas and ACLs. */

@@ -31,6 +31,8 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
     ("GET /requests", "requests --api JoinGroup --clients"),
     ("GET /recovering", "recovering"),
     ("POST /recovering/release", "release-recovery orders 0"),
+    ("GET /features", "features"),
+    ("POST /features/{name}", "set-feature transaction.version 0"),
     ("GET /configs/processed", "wait-for-configs"),
     ("POST /links", "link 1 2 --delay-ms 5"),
     ("DELETE /faults", "unfault --all"),

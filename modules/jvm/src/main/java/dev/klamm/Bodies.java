@@ -332,6 +332,14 @@ public final class Bodies {
         }
     }
 
+    /** The level of a finalized feature. */
+    public static final class FeatureBody extends Body {
+        public FeatureBody level(long value) {
+            set("level", value);
+            return this;
+        }
+    }
+
     /** What happens to requests from one broker to another: nothing arrives (`cut`), or it arrives late. */
     public static final class LinkBody extends Body {
         public LinkBody fromBroker(long value) {

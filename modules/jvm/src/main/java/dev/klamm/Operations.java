@@ -246,6 +246,16 @@ public abstract class Operations {
         return send("POST", "/recovering/release", null, body);
     }
 
+    /** The finalized features, as each broker shows them. */
+    public JsonNode getFeatures() {
+        return send("GET", "/features", null, null);
+    }
+
+    /** Set the level of a feature while clients run; 0 removes it. */
+    public JsonNode setFeature(String name, FeatureBody body) {
+        return send("POST", "/features/" + escaped(name), null, body);
+    }
+
     /** Wait until all brokers have processed the last changes of configs, users, quotas and ACLs. */
     public JsonNode waitForConfigs(WaitForConfigsQuery query) {
         return send("GET", "/configs/processed", query, null);
