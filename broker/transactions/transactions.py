@@ -229,7 +229,10 @@ class Transactions:
     def end(self, request: EndTransaction, now: Now, new_id: int | None = None) -> None:
         """EndTxn: `Respond` with a code, or a ProducerIdResult, comes when the decision is in the log, before the markers are written.
         It may need a producer id, as `init_producer_id` does."""
-        if (judged := self._judged(request, lambda *asked: decide_end(*asked[:2], new_id, asked[2]), now)) is not None:
+        def decide(transaction: Transaction, asked: EndTransaction, wall_ms: int) -> Transition | NeedsId | ErrorCode:
+            return decide_end(transaction, asked, new_id, wall_ms)
+
+        if (judged := self._judged(request, decide, now)) is not None:
             self._append(*judged, EndAppended(request.ticket, request.transactional_id, judged[1], False, request.raises_epoch))
 
     def _judged(

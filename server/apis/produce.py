@@ -102,7 +102,8 @@ def handle_run(ctx: Context, requests: Sequence[messages.ProduceRequest]) -> Run
         except ApiError:
             return None
     topic = request.topic_data[0] if ctx.api_version < TOPIC_IDS_SINCE else _named(ctx, request.topic_data[0])
-    parts = [Part(topic, row) for each in requests for row in each.topic_data[0].partition_data]
+    name, topic_id, _ = topic
+    parts = [Part(name, topic_id, *row) for each in requests for row in each.topic_data[0].partition_data]
     try:
         replica, _ = parts[0].check(ctx, request)
     except ApiError:
@@ -226,10 +227,11 @@ class Part:
 
     __slots__ = ("appended", "failure", "index", "records", "row", "topic", "topic_id", "transaction")
 
-    def __init__(self, topic: messages.ProduceRequest.TopicProduceData, part: messages.ProduceRequest.PartitionProduceData) -> None:
-        self.topic, self.topic_id, _ = topic
-        self.index, records = part
-        self.records: Buffer | None = records
+    def __init__(self, topic: str, topic_id: bytes, index: int, records: Buffer | None) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.records = records
         self.row: Row | None = None
         self.appended: Appended | None = None
         self.transaction: TransactionalRecords | None = None
@@ -325,8 +327,8 @@ def _named(ctx: Context, topic: messages.ProduceRequest.TopicProduceData) -> mes
 
 def _parts(topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> list[Part]:
     """A part for each partition; of one that is named twice the last entry counts."""
-    parts = [Part(topic, part) for topic in topics for part in topic.partition_data]
-    return parts if len(parts) < 2 else list({(part.topic, part.topic_id, part.index): part for part in parts}.values())
+    parts = [Part(name, topic_id, index, records) for name, topic_id, rows in topics for index, records in rows]
+    return parts if len(parts) < 2 else list({(part.topic or part.topic_id, part.index): part for part in parts}.values())
 
 
 def _is_transactional(records: Buffer) -> bool:
@@ -388,7 +390,7 @@ def _refused(request: messages.ProduceRequest, version: int, refusal: ApiError) 
 async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Outcome:
     """Do what `handle` does for few partitions, in slices."""
     pace = Pace()
-    found: dict[tuple[str, bytes, int], Part] = {}
+    found: dict[tuple[str | bytes, int], Part] = {}
     has_transaction = False
     for topic in request.topic_data:
         entries = topic.partition_data
@@ -399,7 +401,7 @@ async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Outcom
                 has_transaction = has_transaction or _has_transaction(ctx, request, [slice_of_topic])
             except ApiError as refusal:
                 return _refused(request, ctx.api_version, refusal)
-            found |= {(part.topic, part.topic_id, part.index): part for part in _parts([slice_of_topic])}
+            found |= {(part.topic or part.topic_id, part.index): part for part in _parts([slice_of_topic])}
     parts = list(found.values())
     try:
         for part in parts:
