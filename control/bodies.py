@@ -204,6 +204,12 @@ class FeatureBody(Body, frozen=True):
     level: Int16
 
 
+class ClusterIdBody(Body, frozen=True):
+    """The cluster id that clients see; without it the real one."""
+
+    id: str | None = None
+
+
 class MemberBody(Body, frozen=True):
     """Which member of a group; all without it."""
 

@@ -107,6 +107,8 @@ class BrokerControl(Topics, Coordinators):
         self._watches: set[asyncio.Task[None]] = set()
         self._cut: dict[int, object] = {}
         """The ZooKeeper sessions that were cut, by broker."""
+        self._cluster_id = ""
+        """The real cluster id, once another one was shown."""
         kept.topic_id = self._topic_id
         kept.on_chunk = self._heard
 
@@ -257,8 +259,9 @@ class BrokerControl(Topics, Coordinators):
         return held.hold.held_phases[0]
 
     async def let_go(self) -> None:
-        """Let brokers reach ZooKeeper, and elections go on."""
+        """Let brokers reach ZooKeeper, and elections go on, and show the real cluster id."""
         self._keep_from_elections(False)
+        await self.show_cluster_id(None)
         for broker in self._cluster.brokers:
             broker.zk.restore()
             broker.zk.delay_s = 0.0
@@ -330,6 +333,14 @@ class BrokerControl(Topics, Coordinators):
             await self._running(broker).admin_zk.write_features({name: level})
         except StoreRefused as error:
             raise Refused(str(error), 409) from None
+
+    async def show_cluster_id(self, cluster_id: str | None) -> None:
+        """Let these brokers show this cluster id, or the real one."""
+        for broker in self._cluster.brokers:
+            self._cluster_id = self._cluster_id or broker.identity.cluster_id
+            broker.identity.cluster_id = self._cluster_id if cluster_id is None else cluster_id
+            broker.metadata.encoded.clear()
+            broker.listeners.clear_response_caches()
 
     async def expire_session(self, body: BrokerBody) -> JsonObject:
         """End the ZooKeeper session of a broker, as ZooKeeper does when it hears nothing for too long."""

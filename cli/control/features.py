@@ -1,10 +1,10 @@
-"""`klamm control features` and `set-feature`: the finalized features of a cluster that stands for Kafka 4."""
+"""`klamm control features`, `set-feature` and `show-cluster-id`: what clients of Kafka 4 see of a cluster before they use it."""
 
 from __future__ import annotations
 
 import click
 
-from klamm.cli.control.client import ControlApi, verb_command
+from klamm.cli.control.client import ControlApi, says, verb_command
 from klamm.cli.control.tables import show
 from klamm.control.json_object import JsonObject
 
@@ -25,5 +25,15 @@ set_feature = verb_command(
 
     \b
     klamm control set-feature transaction.version 0
+    """,
+)
+show_cluster_id = verb_command(
+    "show_cluster_id", says("the cluster id is changed"), click.Argument(["id"], required=False),
+    text="""Let the brokers show the cluster id ID to clients, or without it the real one again.
+
+    A client that asks for the former one, in ApiVersions 5, gets REBOOTSTRAP_REQUIRED.
+
+    \b
+    klamm control show-cluster-id another
     """,
 )

@@ -35,6 +35,7 @@ COMMANDS = {
     "requests": f"{_HERE}.requests",
     "reset": f"{_HERE}.reset",
     "set-feature": f"{_HERE}.features:set_feature",
+    "show-cluster-id": f"{_HERE}.features:show_cluster_id",
     "step": f"{_HERE}.holds:step",
     "topic": f"{_HERE}.topics:topic",
     "topics": f"{_HERE}.topics:topics",

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from klamm.control.bodies import BrokerBody, FeatureBody, KillBody, MoveBody, NewBrokerBody, RecoveryBody, StopBody, ZooKeeperDelayBody
+from klamm.control.bodies import (
+    BrokerBody,
+    ClusterIdBody,
+    FeatureBody,
+    KillBody,
+    MoveBody,
+    NewBrokerBody,
+    RecoveryBody,
+    StopBody,
+    ZooKeeperDelayBody,
+)
 from klamm.control.broker_control import BrokerControl
 from klamm.control.json_object import JsonObject
 from klamm.control.refusal import Refused
@@ -210,6 +220,15 @@ class BrokerVerbs(Subject):
             raise Refused(f"not within {SHOWN_S:g} s: all brokers show level {level} of {name}", 408) from None
         self.events.add("feature", {"name": name, "level": level})
         return await self.features()
+
+    async def show_cluster_id(self, body: ClusterIdBody) -> JsonObject:
+        """Let the brokers that run show this cluster id to clients, or the real one again. A client that asks for the former one in
+        ApiVersions 5 has to bootstrap again (KIP-1242).
+        """
+        answers = await self.parts.ask(call(BrokerControl.show_cluster_id, body.id), limit_s=ACT_S)
+        answers.some()
+        self.events.add("cluster_id", {"shown": body.id})
+        return {"shown": body.id} | answers.missing
 
     # --- recovery
 

@@ -95,6 +95,10 @@ TABLE: Mapping[str, Place] = {
     "release_recovery": Place("POST", "/recovering/release", "Release leaders that wait in recovery: all, of a topic, or of a partition"),
     "features": Place("GET", "/features", "The finalized features, as each broker shows them"),
     "set_feature": Place("POST", "/features/{name}", "Set the level of a feature while clients run; 0 removes it"),
+    "show_cluster_id": Place(
+        "POST", "/cluster-id", "Let the brokers show another cluster id to clients, or the real one again",
+        "A broker that starts later shows the real one.",
+    ),
     "configs_processed": Place(
         "GET", "/configs/processed", "Wait until all brokers have processed the last changes of configs, users, quotas and ACLs",
         function="waitForConfigs",

@@ -145,6 +145,11 @@ type FeatureBody struct {
 	Level int64 `json:"level"`
 }
 
+// ClusterIdBody: The cluster id that clients see; without it the real one.
+type ClusterIdBody struct {
+	ID string `json:"id,omitempty"`
+}
+
 // LinkBody: What happens to requests from one broker to another: nothing arrives (`cut`), or it arrives late.
 type LinkBody struct {
 	FromBroker int64  `json:"from_broker"`
@@ -428,6 +433,11 @@ func (c *Control) GetFeatures(ctx context.Context) (Shown, error) {
 // SetFeature: Set the level of a feature while clients run; 0 removes it.
 func (c *Control) SetFeature(ctx context.Context, name string, body FeatureBody) (Shown, error) {
 	return c.send(ctx, "POST", fmt.Sprintf("/features/%s", url.PathEscape(name)), nil, body)
+}
+
+// ShowClusterId: Let the brokers show another cluster id to clients, or the real one again.
+func (c *Control) ShowClusterId(ctx context.Context, body ClusterIdBody) (Shown, error) {
+	return c.send(ctx, "POST", "/cluster-id", nil, body)
 }
 
 // WaitForConfigsQuery: the optional parameters of WaitForConfigs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ from klamm.configs.releases.kafka_releases import versions_in
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, BROKER_SOFTWARE, ApiKey, Draft
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.records.record import Record, encode_batch
 from klamm.server.apis.handlers import HANDLERS, handlers_of
 from klamm.testing import BlockingCluster
 from klamm.tests.harness.client import Client, ConnectionClosed
@@ -250,3 +252,66 @@ async def test_a_fault_tells_a_client_to_bootstrap_again(cluster: BlockingCluste
         response = await client.ask(messages.MetadataRequest(topics=None), 13)
         assert (response.error_code, response.topics) == (ErrorCode.REBOOTSTRAP_REQUIRED, [])
     assert (await client.ask(messages.MetadataRequest(topics=None), 13)).error_code == 0
+
+
+async def test_the_id_of_a_topic_that_was_made_again_is_never_answered_with_its_successor(cluster: BlockingCluster, client: Client) -> None:
+    async def topic_id() -> bytes:
+        named = [messages.MetadataRequest.MetadataRequestTopic(name="again")]
+        (topic,) = (await client.ask(messages.MetadataRequest(topics=named), 13)).topics
+        return topic.topic_id
+
+    async def produced(id_: bytes) -> int:
+        batch = encode_batch([Record(0, 0, None, b"value", ())])
+        data = [produce.TopicProduceData(topic_id=id_, partition_data=[produce.PartitionProduceData(0, batch)])]
+        return (await client.ask(produce(acks=1, timeout_ms=1000, topic_data=data), 13)).responses[0].partition_responses[0].error_code
+
+    async def fetched(id_: bytes, version: int, session_id: int = 0, epoch: int = -1) -> tuple[int, list[tuple[bytes, int, bool]]]:
+        topics = [fetch.FetchTopic(topic_id=id_, partitions=[fetch.FetchPartition(partition=0, partition_max_bytes=1 << 20)])]
+        request = fetch(max_wait_ms=0, min_bytes=0, session_id=session_id, session_epoch=epoch, topics=topics if epoch <= 0 else [])
+        response = await client.ask(request, version)
+        sessions.append(response.session_id)
+        rows = [(topic.topic_id, row.error_code, bool(row.records)) for topic in response.responses for row in topic.partitions]
+        return response.error_code, rows
+
+    async def committed(id_: bytes) -> int:
+        offsets = [commit.OffsetCommitRequestPartition(0, 7)]
+        wanted = commit("again", topics=[commit.OffsetCommitRequestTopic(topic_id=id_, partitions=offsets)])
+        while (code := (await client.ask(wanted, 10)).topics[0].partitions[0].error_code) in (14, 15, 16):
+            await client.ask(messages.FindCoordinatorRequest(coordinator_keys=["again"]), 6)
+        return code
+
+    commit, fetch, produce = messages.OffsetCommitRequest, messages.FetchRequest, messages.ProduceRequest
+    sessions: list[int] = []
+    await asyncio.to_thread(cluster.create_topic, "again")
+    old = await topic_id()
+    assert (await produced(old), await committed(old)) == (0, 0)
+    assert await fetched(old, 17, epoch=0) == (0, [(old, 0, True)])
+    session = sessions[-1]
+    await asyncio.to_thread(cluster.delete_topic, "again")
+    await asyncio.to_thread(cluster.create_topic, "again")
+    new = await topic_id()
+    assert new != old and await produced(new) == 0
+    assert (await produced(old), await committed(old)) == (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID)
+    for version in (13, 17, 18):
+        assert await fetched(old, version) == (0, [(old, ErrorCode.UNKNOWN_TOPIC_ID, False)])
+        assert await fetched(new, version) == (0, [(new, 0, True)])
+    assert await fetched(old, 17, session, 1) == (0, [(old, ErrorCode.INCONSISTENT_TOPIC_ID, False)]), "in a session from before"
+
+
+async def test_a_client_must_bootstrap_again_when_the_brokers_show_another_cluster_id(cluster: BlockingCluster, client: Client) -> None:
+    async def code(cluster_id: str) -> int:
+        return (await client.ask(messages.ApiVersionsRequest("kcat", "1", cluster_id, 1), 5)).error_code
+
+    async def shown() -> tuple[str, str]:
+        described = await client.ask(messages.DescribeClusterRequest(), 2)
+        return described.cluster_id, (await client.ask(messages.MetadataRequest(topics=None), 13)).cluster_id
+
+    real, _ = await shown()
+    await asyncio.to_thread(cluster.show_cluster_id, "another")
+    assert await shown() == ("another", "another")
+    assert (await code(real), await code("another")) == (ErrorCode.REBOOTSTRAP_REQUIRED, 0)
+    await asyncio.to_thread(cluster.show_cluster_id, None)
+    assert await shown() == (real, real) and await code(real) == 0
+    await asyncio.to_thread(cluster.show_cluster_id, "another")
+    await asyncio.to_thread(cluster.reset)
+    assert await shown() == (real, real)

@@ -146,6 +146,11 @@ export interface FeatureBody {
   level: number
 }
 
+/** The cluster id that clients see; without it the real one. */
+export interface ClusterIdBody {
+  id?: string | null
+}
+
 /** What happens to requests from one broker to another: nothing arrives (`cut`), or it arrives late. */
 export interface LinkBody {
   from_broker: number
@@ -403,6 +408,11 @@ export abstract class Operations {
   /** Set the level of a feature while clients run; 0 removes it. */
   setFeature (name: string, body: FeatureBody): Promise<Shown> {
     return this.send('POST', `/features/${encodeURIComponent(name)}`, undefined, body)
+  }
+
+  /** Let the brokers show another cluster id to clients, or the real one again. */
+  showClusterId (body: ClusterIdBody = {}): Promise<Shown> {
+    return this.send('POST', '/cluster-id', undefined, body)
   }
 
   /** Wait until all brokers have processed the last changes of configs, users, quotas and ACLs. */

@@ -33,6 +33,7 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
     ("POST /recovering/release", "release-recovery orders 0"),
     ("GET /features", "features"),
     ("POST /features/{name}", "set-feature transaction.version 0"),
+    ("POST /cluster-id", "show-cluster-id another"),
     ("GET /configs/processed", "wait-for-configs"),
     ("POST /links", "link 1 2 --delay-ms 5"),
     ("DELETE /faults", "unfault --all"),

@@ -340,6 +340,14 @@ public final class Bodies {
         }
     }
 
+    /** The cluster id that clients see; without it the real one. */
+    public static final class ClusterIdBody extends Body {
+        public ClusterIdBody id(String value) {
+            set("id", value);
+            return this;
+        }
+    }
+
     /** What happens to requests from one broker to another: nothing arrives (`cut`), or it arrives late. */
     public static final class LinkBody extends Body {
         public LinkBody fromBroker(long value) {

@@ -256,6 +256,11 @@ public abstract class Operations {
         return send("POST", "/features/" + escaped(name), null, body);
     }
 
+    /** Let the brokers show another cluster id to clients, or the real one again. */
+    public JsonNode showClusterId(ClusterIdBody body) {
+        return send("POST", "/cluster-id", null, body);
+    }
+
     /** Wait until all brokers have processed the last changes of configs, users, quotas and ACLs. */
     public JsonNode waitForConfigs(WaitForConfigsQuery query) {
         return send("GET", "/configs/processed", query, null);
