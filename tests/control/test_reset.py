@@ -22,8 +22,12 @@ async def test_a_reset_says_what_it_did_and_what_stays(zookeeper: str, chroot: s
         await api.post("/faults", {"effect": {"delay_ms": 1}})
         await api.post("/holds", {"phase": "BrokersFailed", "where": {"broker_ids": [2]}})
         await api.post("/brokers/2/stop")
-        assert await api.post("/reset") == {"faults": 1, "holds": 1, "started": [2], "undone": [], "added": []}
         broker = api.cluster.brokers[0]
+        cluster_id = broker.cluster_id
+        assert await api.post("/cluster-id", {"id": "another"}) == {"shown": "another"}
+        assert broker.cluster_id == "another"
+        assert await api.post("/reset") == {"faults": 1, "holds": 1, "started": [2], "undone": [], "added": []}
+        assert broker.cluster_id == cluster_id
         await broker.admin_zk.write_config("clients", "shop", {"producer_byte_rate": "1"})
         await broker.admin_zk.write_config("brokers", "1", {"log.cleaner.threads": "2"})
         assert (await api.post("/brokers"))["id"] == 3

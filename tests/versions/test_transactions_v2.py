@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from itertools import count
 from uuid import uuid4
 
@@ -170,6 +170,41 @@ async def test_records_that_come_late_do_not_tear_a_transaction_of_version_2(pro
     assert await producer.send(producer.produce(b"second"), 12) == 0
     assert await producer.send(late, 12) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert (await producer.end(5)).error_code == 0
+
+
+async def test_a_torn_transaction_of_version_1_is_made_at_its_step_and_version_2_mends_it(
+    cluster: BlockingCluster, producer: Producer
+) -> None:
+    """The late record comes while the coordinator is held at the begin of the next transaction: it is in that one with version 1. With
+    version 2 the markers of the first one have raised the epoch by then."""
+    other = Client("127.0.0.1", cluster.addresses[0][2])
+
+    async def late_code(late: messages.ProduceRequest, version: int, begin: Coroutine[object, object, object]) -> int:
+        hold = await asyncio.to_thread(cluster.hold, "TransactionBegun", transactional_id=producer.id)
+        begins = asyncio.create_task(begin)
+        await asyncio.to_thread(hold.wait)
+        asked = asyncio.create_task(other.ask(late, version))
+        if version == 11:  # in version 2 the leader asks the coordinator, which is held
+            await asyncio.wait([asked])
+        await asyncio.to_thread(hold.release)
+        await begins
+        code: int = (await asked).responses[0].partition_responses[0].error_code
+        return code
+
+    await producer.add()
+    late = producer.produce(b"late of 1")
+    assert (await producer.end(4, commit=False)).error_code == 0
+    assert await late_code(late, 11, producer.add()) == 0
+    assert (await producer.end(4)).error_code == 0
+    while b"late of 1" not in await committed(producer):
+        await producer.state()
+    assert await producer.send(producer.produce(b"x", partition=1), 12) == 0
+    late = producer.produce(b"late of 2", sequence=1)
+    producer.epoch = (await producer.end(5, commit=False)).producer_epoch
+    assert await late_code(late, 12, producer.send(producer.produce(b"y", partition=1), 12)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (await producer.end(5)).error_code == 0
+    assert b"late of 2" not in await committed(producer)
+    await other.close()
 
 
 async def test_the_feature_goes_down_and_up_while_a_producer_runs(producer: Producer) -> None:
