@@ -261,7 +261,8 @@ class BrokerControl(Topics, Coordinators):
     async def let_go(self) -> None:
         """Let brokers reach ZooKeeper, and elections go on, and show the real cluster id."""
         self._keep_from_elections(False)
-        await self.show_cluster_id(None)
+        if self._cluster_id:
+            await self.show_cluster_id(None)
         for broker in self._cluster.brokers:
             broker.zk.restore()
             broker.zk.delay_s = 0.0

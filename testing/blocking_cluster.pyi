@@ -263,7 +263,7 @@ class BlockingCluster(OnThread, of=AsyncCluster):
         """
 
     def show_cluster_id(self, cluster_id: str | None) -> None:
-        """Let the brokers show this cluster id to clients, or with None the real one again. Clients that ask for the former one when they
+        """Let the brokers show this cluster id to clients, or with None the real one again. Clients that want the former one when they
         connect, in ApiVersions 5, have to bootstrap again (KIP-1242). `reset` undoes it.
         """
 

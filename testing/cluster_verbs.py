@@ -211,7 +211,7 @@ class ClusterVerbs:
         await self._then(self._control.set_feature(name, bodies.convert(bodies.FeatureBody, {"level": level})))
 
     async def show_cluster_id(self, cluster_id: str | None) -> None:
-        """Let the brokers show this cluster id to clients, or with None the real one again. Clients that ask for the former one when they
+        """Let the brokers show this cluster id to clients, or with None the real one again. Clients that want the former one when they
         connect, in ApiVersions 5, have to bootstrap again (KIP-1242). `reset` undoes it.
         """
         await self._then(self._control.show_cluster_id(bodies.convert(bodies.ClusterIdBody, {"id": cluster_id})))

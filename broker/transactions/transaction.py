@@ -252,8 +252,8 @@ def decide_end(transaction: Transaction, request: EndTransaction, new_id: int | 
 
 def _is_repeated(transaction: Transaction, request: EndTransaction) -> bool:
     stored = transaction.stored
-    if (stored.previous_producer_id, LAST_EPOCH - 1) == (request.producer_id, request.producer_epoch):
-        return True
+    if stored.previous_producer_id != NO_PRODUCER_ID and request.producer_id == stored.previous_producer_id:
+        return request.producer_epoch == LAST_EPOCH - 1
     return stored.is_v2 and (stored.producer_id, stored.producer_epoch) == (request.producer_id, request.producer_epoch + 1)
 
 

@@ -206,7 +206,7 @@ class Transactions:
                 self._append(transaction, transition, InitAppended(request.ticket, request.transactional_id, transition))
 
     def use_producer_id(self, request: InitProducerId | EndTransaction, now: Now, new_id: int) -> None:
-        """The producer id is there that `NeedProducerId` asked for."""
+        """`NeedProducerId` has led to this producer id: go on with its request."""
         if isinstance(request, InitProducerId):
             self.init_producer_id(request, now, new_id)
         else:

@@ -31,7 +31,7 @@ show_cluster_id = verb_command(
     "show_cluster_id", says("the cluster id is changed"), click.Argument(["id"], required=False),
     text="""Let the brokers show the cluster id ID to clients, or without it the real one again.
 
-    A client that asks for the former one, in ApiVersions 5, gets REBOOTSTRAP_REQUIRED.
+    A client that wants the former one, in ApiVersions 5, gets REBOOTSTRAP_REQUIRED.
 
     \b
     klamm control show-cluster-id another

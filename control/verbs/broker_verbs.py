@@ -222,7 +222,7 @@ class BrokerVerbs(Subject):
         return await self.features()
 
     async def show_cluster_id(self, body: ClusterIdBody) -> JsonObject:
-        """Let the brokers that run show this cluster id to clients, or the real one again. A client that asks for the former one in
+        """Let the brokers that run show this cluster id to clients, or the real one again. A client that wants the former one in
         ApiVersions 5 has to bootstrap again (KIP-1242).
         """
         answers = await self.parts.ask(call(BrokerControl.show_cluster_id, body.id), limit_s=ACT_S)
