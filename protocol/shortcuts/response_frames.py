@@ -18,7 +18,7 @@ _LONGEST_NAME = 249
 
 _Fill = Callable[[int, int, int, int], bytes]
 """Makes a frame of a correlation id, base offset, log append time, log start offset."""
-_templates: dict[tuple[int, str | bytes, int], _Fill] = {}
+_templates: dict[tuple[int, str, bytes, int], _Fill] = {}
 
 
 def encode_frame(api_key: int, version: int, correlation_id: int, response: messages.Message) -> bytes:
@@ -41,13 +41,13 @@ def _produce_frame(version: int, correlation_id: int, response: Any) -> bytes | 
     index, code, base_offset, time_ms, start, errors, text, leader = rows[0]
     if code or errors or text is not None or leader != (-1, -1):
         return None
-    fill = _templates.get((version, name or topic_id, index))
+    fill = _templates.get((version, name, topic_id, index))
     if fill is None:
         if len(name) > _LONGEST_NAME:
             return None
         if len(_templates) >= MAX_TEMPLATES:
             _templates.clear()
-        fill = _templates[version, name or topic_id, index] = _produce_template(version, name, topic_id, index)
+        fill = _templates[version, name, topic_id, index] = _produce_template(version, name, topic_id, index)
     try:
         return fill(correlation_id, base_offset, time_ms, start)
     except error:  # numbers that the codec refuses

@@ -15,7 +15,7 @@ from klamm.protocol.shortcuts import response_frames
 from klamm.protocol.shortcuts.response_frames import encode_frame
 from klamm.tests.protocol.strategies import NUMBERS, all_versions, message
 
-VERSIONS = range(APIS[ApiKey.PRODUCE].min_version, APIS[ApiKey.PRODUCE].max_version + 1)
+VERSIONS = range(APIS[ApiKey.PRODUCE].min_version, APIS[ApiKey.PRODUCE].last_version + 1)
 KIND = messages.ProduceResponse
 KEYS = {api.name: key for key, api in APIS.items()}
 
@@ -39,6 +39,13 @@ def test_a_response_for_one_partition_has_the_bytes_of_the_codec(
 ) -> None:
     made = response(index, name, *numbers)
     assert encode_frame(ApiKey.PRODUCE, version, correlation_id, made) == by_codec(ApiKey.PRODUCE, version, correlation_id, made)
+
+
+def test_a_topic_that_was_created_again_has_its_new_id_in_the_response() -> None:
+    for topic_id in (b"\1" * 16, b"\2" * 16):
+        row = KIND.PartitionProduceResponse(0, 0, 1, 2, 3)
+        made = KIND(responses=[KIND.TopicProduceResponse("orders", topic_id, [row])])
+        assert encode_frame(ApiKey.PRODUCE, 13, 7, made) == by_codec(ApiKey.PRODUCE, 13, 7, made)
 
 
 @settings(max_examples=150, deadline=None)
