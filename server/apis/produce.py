@@ -30,6 +30,7 @@ from klamm.broker.metadata_responses import INTERNAL_TOPICS, brokers_at
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.records.batch import Buffer, CorruptRecords, is_of_transaction, size_in_request
 from klamm.protocol.records.validation import Refused, refuses_request, version_error
 from klamm.seams.pace import SLICE, Pace
@@ -285,7 +286,10 @@ class Part:
         try:
             if not to_verify:
                 self._refuse_before_append(ctx, request)
-            return ctx.services.replicas.leader(self.topic, self.index), self.records
+            replica = ctx.services.replicas.leader(self.topic, self.index)
+            if ctx.api_version >= TOPIC_IDS_SINCE and replica.topic_id not in (self.topic_id, ZERO_UUID):
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)  # the topic was created again
+            return replica, self.records
         except ApiError as error:
             code = version_error(self.records, ctx.api_version)
             raise error if code is None else ApiError(code) from None
