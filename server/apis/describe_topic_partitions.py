@@ -2,12 +2,13 @@
 
 Topics come in the order of their names. A response has at most as many partitions as the request and the broker allow, and at least one.
 Its cursor is the partition with which the next one begins. Without names all are described. A cursor of a topic that is not among the
-named ones, or with a negative partition, gets INVALID_REQUEST for each topic. There are no eligible leader replicas: what only KRaft knows
-is empty. Topics without DESCRIBE are left out if all were requested. Compared with 4.4.0.
+named ones, or with a negative partition, gets INVALID_REQUEST for each named topic. There are no eligible leader replicas: what only KRaft
+knows is empty. Topics without DESCRIBE are the last ones of each response, and left out if all were requested. Compared with 4.4.0.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from klamm.broker import metadata_responses
@@ -29,30 +30,37 @@ Topic = Response.DescribeTopicPartitionsResponseTopic
 
 async def handle(ctx: Context, request: Request) -> Response:
     metadata, cursor, pace = ctx.services.metadata, request.cursor, Pace()
-    names = sorted({topic.name for topic in request.topics} or metadata.topics)
+    is_named = bool(request.topics)
+    names = sorted({topic.name for topic in request.topics} if is_named else metadata.topics)
     if cursor is not None:
-        if request.topics and (cursor.topic_name not in names or cursor.partition_index < 0):
+        if cursor.partition_index < 0 or (is_named and cursor.topic_name not in names):
             return refuse(request, ctx.api_version, ErrorCode.INVALID_REQUEST)
-        names = [name for name in names if name >= cursor.topic_name]
-    allowed = [name for name in names if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name, logs=bool(request.topics))]
-    rows = [] if not request.topics else [_missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in names if name not in allowed]
-    left = max(1, min(request.response_partition_limit, MOST_PARTITIONS))
+        names = names[bisect_left(names, cursor.topic_name) :]
+    allowed, denied, rows = [], [], []
+    for name in names:
+        await pace()
+        may_see = ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name, logs=is_named)
+        (allowed if may_see else denied).append(name)
+    left, next_cursor = max(1, min(request.response_partition_limit, MOST_PARTITIONS)), None
     for name in allowed:
         await pace()
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left == 0:
-            return Response(topics=rows, next_cursor=Response.Cursor(name, first))
+            next_cursor = Response.Cursor(name, first)
+            break
         operations, topic = ctx.authorized_operations(ResourceType.TOPIC, name), metadata.topics.get(name)
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
-            rows.append(_missing(name, code, operations))
+            rows += [_missing(name, code, operations)] if is_named else []
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first]
         rows.append(_described(ctx, topic, indexes[:left], operations))
         if len(indexes) > left:
-            return Response(topics=rows, next_cursor=Response.Cursor(name, indexes[left]))
+            next_cursor = Response.Cursor(name, indexes[left])
+            break
         left -= len(indexes)
-    return Response(topics=rows, next_cursor=None)
+    rows += [_missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in denied] if is_named else []
+    return Response(topics=rows, next_cursor=next_cursor)
 
 
 def refuse(request: Request, version: int, code: ErrorCode, message: str | None = None) -> Response:
