@@ -31,6 +31,10 @@ PAUSE_MS = 20
 LOOK_S = 0.2
 STUCK_S = 60.0
 """A program that tells of nothing for so long, after all faults are over, hangs."""
+LONGEST = 10
+"""It is also ended when that takes so many times as long as the faults: one that repeats itself tells of something for ever."""
+MOST_DIGITS = 20
+"""Values with more digits are not numbers of records; Python refuses to convert very long ones."""
 NAME = "chaos-client"
 """The client id that the program is to have."""
 NOT_FOR_PROGRAMS = ("member", "rebalance", "expire-members", "expire-offset", "unclean-cut")
@@ -50,9 +54,12 @@ class NumberedSent(Sent):
 class ProgramLoad:
     """All processes of the program. `begin`, then `finish`, then `judged`."""
 
-    def __init__(self, bootstrap: str, command: str, length_ms: int, ended: Callable[[], str | None]) -> None:
-        """`ended` says how the process of the cluster ended, None while it runs."""
-        self.bootstrap, self._ended = bootstrap, ended
+    def __init__(
+        self, bootstrap: str, command: str, length_ms: int, ended: Callable[[], str | None], stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`ended` says how the process of the cluster ended, None while it runs; `stopped`, whether somebody wants the run to end early."""
+        self.bootstrap, self._ended, self._stopped = bootstrap, ended, stopped
+        self._longest_s = STUCK_S + LONGEST * length_ms / 1000
         self.records = max(1, length_ms // PAUSE_MS)
         common = {
             "BOOTSTRAP": bootstrap, "TOPIC": RECORDS, "GROUP": READERS, "RECORDS": str(self.records), "PAUSE_MS": str(PAUSE_MS),
@@ -68,6 +75,8 @@ class ProgramLoad:
         self.readers = [program(f"the reader of partition {p}", "consume", p) for p in WRITTEN]
         self.member = program("the member of the group", "group")
         self._logs: Logs = {}
+        self._cut: list[ProgramThread] = []
+        """Producers that were ended because the run is to end early."""
 
     @property
     def _all(self) -> list[ProgramThread]:
@@ -87,8 +96,8 @@ class ProgramLoad:
         raise LoadHangs("no member of the program leaves")
 
     def finish(self) -> list[str]:
-        """Wait for the producers, then until all others have read everything, and end them. Raises LoadHangs."""
-        self._wait_for(self.producers, lambda: False)
+        """Wait for the producers, or end them if the run is to end early; then until all others have read everything. Raises LoadHangs."""
+        self.end_producers()
         self._logs = read_all(self.bootstrap, RECORDS, PARTITIONS)
         wanted = sum(map(len, self._logs.values()))
         self._wait_for([self.member], lambda: len(places_of(self.member)) >= wanted)
@@ -97,17 +106,33 @@ class ProgramLoad:
             marks.produce(RECORDS, END, partition=partition)
         marks.flush(STUCK_S)
         self._wait_for([*self.readers, self.member], lambda: False)
-        for each in self._all:
-            each.ends(STUCK_S)
+        self.end()
         return []
+
+    def end_producers(self) -> None:
+        """Wait for the producers, or end them if the run is to end early. Raises LoadHangs."""
+        self._wait_for(self.producers, self._stopped)
+        self._cut = [each for each in self.producers if each.works and self._stopped()]
+        for each in self._cut:
+            each.ends(STUCK_S)
+
+    def end(self) -> None:
+        """End all processes that run."""
+        for each in self._all:
+            if each.works:
+                each.ends(STUCK_S)
 
     def _wait_for(self, programs: list[ProgramThread], enough: Callable[[], bool]) -> None:
         """Until they have ended, or it is enough, or they hang. Raises LoadHangs if the cluster has ended."""
         begun = time.monotonic()
-        while any(each.works and time.monotonic() < max(begun, each.progress_s) + STUCK_S for each in programs) and not enough():
+        while any(each.works and not self._hangs(each, begun) for each in programs) and not enough():
             if (said := self._ended()) is not None:
                 raise LoadHangs(said)
             time.sleep(LOOK_S)
+
+    def _hangs(self, program: ProgramThread, begun: float) -> bool:
+        now = time.monotonic()
+        return now >= min(max(begun, program.progress_s) + STUCK_S, begun + self._longest_s)
 
     def counts(self) -> JsonObject:
         """Numbers for the summary."""
@@ -125,7 +150,7 @@ class ProgramLoad:
         }
         verdict = judge(sent, logs, along)
         faults = {} if allow_loss else dict(verdict.faults)
-        if client := [fault for each in self._all if each.code != NOT_SUPPORTED for fault in each.faults()]:
+        if client := [fault for each in self._all if each.code != NOT_SUPPORTED for fault in each.faults(each in self._cut)]:
             faults["client"] = client
         if all(each.code == NOT_SUPPORTED for each in self._all):
             faults["client"] = ["the program supports none of the tasks produce, consume and group (exit code 127)"]
@@ -133,7 +158,8 @@ class ProgramLoad:
         if strange := [f"{name} was told of {record.value!r}" for name, record in told if not 0 <= number(record) < self.records]:
             faults["strange"] = [*faults.get("strange", []), *strange[:10]]
         if self.member.code == 0 and not allow_loss:
-            unread = [f"{value} at {p}/{o}" for p, log in logs.items() for o, value in log if (p, o) not in places_of(self.member)]
+            read = places_of(self.member)
+            unread = [f"{value} at {p}/{o}" for p, log in logs.items() for o, value in log if (p, o) not in read]
             faults |= {"group misread": [f"{len(unread)} records were given to no member, the first is {unread[0]}"]} if unread else {}
         return verdict, faults
 
@@ -156,7 +182,7 @@ def named(partition: int, value: str) -> str:
 def number(told: Told) -> int:
     """The number of a record; -1 if the value is none."""
     text = told.value.rstrip(".")
-    return int(text) if text.isascii() and text.isdecimal() else -1
+    return int(text) if len(text) < MOST_DIGITS and text.isascii() and text.isdecimal() else -1
 
 
 def _sent(program: ProgramThread, partition: int, count: int, epochs: int) -> Sent:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,12 +102,12 @@ class Run:
 
     def outcome(self) -> RunOutcome:
         """Run it to its end. Raises CannotStart."""
-        with self._cluster as cluster, AdminClient(cluster.bootstrap_servers, client_id="chaos") as admin:
+        with self._cluster as cluster, AdminClient(cluster.bootstrap_servers, client_id="chaos") as admin, ExitStack() as at_the_end:
             for topic, partitions in ((RECORDS, PARTITIONS), (COPIED, COPIES)):
                 body = {"name": topic, "partitions": partitions, "replication_factor": 3}
                 cluster.api.post("topics", body=body | ({"configs": UNCLEAN} if self._schedule.options.unclean else {}))
             waits = CpuWaits(cluster.pid)
-            load = self._load(admin, waits)
+            load = self._load(admin, waits, at_the_end)
             history = ClusterHistory(self._violated)
             watch = Watch(cluster.api, (RECORDS, COPIED), history)
             actions = Actions(cluster, admin, load, self._violated)
@@ -124,12 +125,14 @@ class Run:
                 self._judge_frames()
         return self._outcome
 
-    def _load(self, admin: AdminClient, waits: CpuWaits) -> Load | ProgramLoad:
+    def _load(self, admin: AdminClient, waits: CpuWaits, at_the_end: ExitStack) -> Load | ProgramLoad:
         cluster = self._cluster
         if self._client is not None:
             from klamm.chaos.program_load import ProgramLoad  # it needs more packages than the other load
 
-            return ProgramLoad(cluster.bootstrap_servers, self._client, self._schedule.length_ms, cluster.end_of_process)
+            load = ProgramLoad(cluster.bootstrap_servers, self._client, self._schedule.length_ms, cluster.end_of_process, self._stopped)
+            at_the_end.callback(load.end)
+            return load
         return Load(cluster.bootstrap_servers, self._schedule.seed, admin, self._lost_offset, cluster.end_of_process, waits.seconds)
 
     def _judge_frames(self) -> None:

@@ -58,8 +58,8 @@ class ProgramThread(ClientThread):
             await program.wait()
             await asyncio.sleep(0)  # the loop closes its pipes
 
-    def faults(self) -> list[str]:
-        """What is wrong with how it ended and what it printed, one line each."""
+    def faults(self, was_cut: bool = False) -> list[str]:
+        """What is wrong with how it ended and what it printed, one line each. `was_cut`: it did not have the time to end."""
         program = self.program
         if program is None:
             return [f"{self.name} did not start"]
@@ -68,6 +68,8 @@ class ProgramThread(ClientThread):
         found = [f"{self.name} printed a line that is not a record: {program.bad}"] if program.bad else []
         if program.tells_too_much:
             found.append(f"{self.name} printed more than {MOST_TOLD_BYTES >> 20} MiB of records, and was killed")
+        elif self.code is None and was_cut:
+            pass
         elif self.code is None:
             found.append(f"{self.name} did not end, and was killed{said}")
         elif self.code != 0:

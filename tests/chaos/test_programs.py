@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from klamm.chaos.clients.programs import ProgramThread
-from klamm.chaos.program_load import ProgramLoad, told_of
+from klamm.chaos.clients.producers import LoadHangs
+from klamm.chaos.clients.programs import Checked, ProgramThread
+from klamm.chaos.program_load import ProgramLoad, number, told_of
 from klamm.chaos.schedule import Options, Schedule, Step, write
+from klamm.conform.clients.program import Told
 from klamm.tests.cli.running import Running
 from klamm.tests.harness.waits import wait_for
 
@@ -67,6 +70,44 @@ def test_a_program_that_supports_no_task_is_a_violation(tmp_path: Path) -> None:
     assert faults == {"client": ["the program supports none of the tasks produce, consume and group (exit code 127)"]}
 
 
+def test_whatever_ends_a_run_ends_its_programs() -> None:
+    load = ProgramLoad("localhost:1", "sleep 1000", 1000, lambda: "the cluster is gone")
+    load.begin()
+    everybody = (*load.producers, *load.readers, load.member)
+    wait_for(lambda: all(each.program is not None for each in everybody) or None, "the beginning of all processes")
+    with pytest.raises(LoadHangs, match="the cluster is gone"):
+        load.finish()
+    load.end()
+    assert not any(each.works for each in everybody)
+    assert not any(each.program is None or each.program.is_running for each in everybody)
+
+
+def test_a_run_that_is_to_end_early_ends_its_producers() -> None:
+    load = ProgramLoad("localhost:1", "sleep 1000", 1000, lambda: None, lambda: True)
+    for each in load.producers:
+        each.start()
+    load.end_producers()
+    assert not any(each.works for each in load.producers)
+    _, faults = load.judged(Path("absent"), allow_loss=False)
+    assert [line for line in faults["client"] if "producer" in line] == []
+
+
+def test_a_member_that_read_very_many_records_is_judged_at_once(tmp_path: Path) -> None:
+    load, count = ProgramLoad("localhost:1", "true", 1000, lambda: None), 30_000
+    told = [Told(0, offset, str(offset)) for offset in range(count)]
+    load.member.program = Checked.__new__(Checked)
+    load.member.program.told, load.member.code = told, 0
+    load.member.program._output = bytearray()
+    load._logs = {0: [(each.offset, each.value) for each in told[:-1]] + [(count, "unread")]}
+    _, faults = load.judged(tmp_path, allow_loss=False)
+    assert faults["group misread"] == [f"1 records were given to no member, the first is 0/unread at 0/{count}"]
+
+
+@pytest.mark.parametrize(("value", "wanted"), [("7....", 7), ("end", -1), ("-1", -1), ("9" * 5000, -1), ("", -1)])
+def test_the_number_of_a_record_is_read_from_any_value(value: str, wanted: int) -> None:
+    assert number(Told(0, 0, value)) == wanted
+
+
 def started(folder: Path, command: str, *options: object) -> Running:
     return Running(folder, "chaos", "--json", "--client", command, "--output", folder / "smallest.json", *options)
 
@@ -94,3 +135,13 @@ def test_a_client_that_loses_acknowledged_records_is_caught_and_shrunk(tmp_path:
     assert "The program writes to partitions 0 and 1 of records" in run.stderr
     kinds = [step["kind"] for step in json.loads((tmp_path / "smallest.json").read_text())["steps"]]
     assert "kill" in kinds and len(kinds) < 3, run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_that_is_interrupted_does_not_wait_for_its_programs(tmp_path: Path) -> None:
+    run = started(tmp_path, CORRECT, "--seed", 7, "--minutes", 60, "--no-shrink", "--only", "elect", "--verbose")
+    wait_for(lambda: "elect" in run.stderr or "leader" in run.stderr or None, "the first step", 60)
+    run.process.send_signal(signal.SIGINT)
+    summary = json.loads(run.rest())
+    assert (run.process.wait(ENDS_S), summary["violations"]) == (130, []), run.stderr
