@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
@@ -18,6 +19,9 @@ MOST_TOLD_BYTES = 1 << 26
 """How much of its lines about records is read; a client that goes on after that tells of nothing more."""
 NOT_SUPPORTED = 127
 
+# When its stdin ends, its owner has: kill the process group $1.
+_WATCHER = 'read -r end; kill -9 "-$1" 2>/dev/null'
+
 
 class Told(NamedTuple):
     """A record that the client says was acknowledged, or was read."""
@@ -28,10 +32,14 @@ class Told(NamedTuple):
 
 
 class Program:
-    """A process in a group of its own. `told` are the lines of its output that are JSON objects; all others are its log."""
+    """A process in a group of its own, which is killed when Klamm ends, in whatever way. `told` are the lines of its output that are JSON
+    objects; all others are its log.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        watcher = ["/bin/sh", "-c", _WATCHER, "klamm-owner", str(process.pid)]
+        self._watcher = subprocess.Popen(watcher, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
         self.told: list[Told] = []
         self._told_bytes = 0
         self._output = bytearray()
@@ -101,5 +109,7 @@ class Program:
         """Kill its process group: children may be left of a client that has ended."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._watcher.kill()
+        self._watcher.communicate()
         for reader in self._readers:  # a child in another session may hold the pipes open
             reader.cancel()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -129,6 +131,22 @@ def test_frames_of_versions_and_apis_that_nobody_has_are_shown() -> None:
         for response in (None, b"\0\0\0\1\0\x23\0\0\0\0"):
             exchange = Exchange(name, 99, frame, response)
             assert request_text(exchange) and response_text(exchange)
+
+
+def test_a_client_is_killed_when_klamm_is(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    client = f"sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000'"
+    owner = (
+        "import asyncio; from klamm.conform.clients.program import Program\n"
+        f"async def main(): await (await Program.start({client!r}, {{}})).wait()\n"
+        "asyncio.run(main())"
+    )
+    process = subprocess.Popen([sys.executable, "-c", owner])
+    wait_for(lambda: pid.exists() or None, "the client")
+    process.kill()
+    process.wait()
+    status = Path(f"/proc/{pid.read_text().strip()}/status")
+    wait_for(lambda: not status.exists() or "Z (zombie)" in status.read_text() or None, "the end of the client")
 
 
 def test_a_command_that_no_shell_finds_is_no_success() -> None:
