@@ -142,6 +142,9 @@ class InactiveController:
 class LostStore:
     """The store of a broker whose ZooKeeper session is over."""
 
+    async def broker_features(self) -> dict[int, dict[str, tuple[int, int]]]:
+        raise StoreLost("no session")
+
     async def write_features(self, levels: Mapping[str, int]) -> None:
         raise StoreLost("no session")
 

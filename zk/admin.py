@@ -268,6 +268,11 @@ class AdminZk:
         """Committed offsets in the requested order; None if there is none."""
         return await consumer_offsets.read_offsets(self._session, group_id, partitions)
 
+    async def broker_features(self) -> dict[int, dict[str, tuple[int, int]]]:
+        """Broker → feature → the lowest and the highest level that it supports, for all brokers with an ephemeral znode."""
+        brokers = sorted((await self.brokers()).items())
+        return {broker_id: {name: (low, high) for name, low, high in broker.features} for broker_id, broker in brokers}
+
     async def write_features(self, levels: Mapping[str, int]) -> None:
         """Change the finalized features in `/feature`: the levels of these names, 0 removes one. The others stay."""
         while True:

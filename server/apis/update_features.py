@@ -7,10 +7,13 @@ inter-broker protocol 2.7 features have no versions, and the whole request gets 
 and `KafkaController.processFeatureUpdates` of 3.9.1.
 
 A broker that stands for Kafka 4 has features, and every broker takes the request: what is allowed is written to `/feature`, and all brokers
-see it (`handle_levels`). All updates take effect or none. Compared with 4.4.0.
+see it (`handle_levels`). A level that a live broker does not support is refused, since that broker would end. All updates take effect or
+none. Compared with 4.4.0.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
@@ -54,11 +57,12 @@ async def handle_levels(ctx: Context, request: Request) -> messages.UpdateFeatur
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     features, levels, pace = ctx.services.features, dict[str, int](), Pace()
+    brokers = await ctx.services.admin_store.broker_features() if request.feature_updates else {}
     for update in request.feature_updates:
         await pace()
         name, level = update.feature, update.max_version_level
         current = levels.get(name, features.level(name))
-        problem = _problem(ctx, update, _type(update, ctx.api_version), current)
+        problem = _problem(ctx, update, _type(update, ctx.api_version), current) or _unsupported(brokers, name, level)
         if problem is not None:
             text = f"The update failed for all features since the following feature had an error: {problem}"
             return refuse(request, ctx.api_version, ErrorCode.INVALID_UPDATE_VERSION, text)
@@ -69,6 +73,16 @@ async def handle_levels(ctx: Context, request: Request) -> messages.UpdateFeatur
     has_results = ctx.api_version < NO_RESULTS_SINCE
     rows = [row(feature=update.feature, error_message="NONE") for update in request.feature_updates] if has_results else []
     return messages.UpdateFeaturesResponse(error_message=None, results=rows)
+
+
+def _unsupported(brokers: Mapping[int, Mapping[str, tuple[int, int]]], name: str, level: int) -> str | None:
+    """Why a level is refused that a broker does not support: that broker would end. None if all support it."""
+    for broker_id, supported in brokers.items():
+        low, high = supported.get(name, (0, 0))
+        if level > 0 and not low <= level <= high:
+            reason = f"only supports versions {low}-{high}" if name in supported else "does not support this feature."
+            return f"Invalid update version {level} for feature {name}. Broker {broker_id} {reason}"
+    return None
 
 
 def _problem(ctx: Context, update: Request.FeatureUpdateKey, type_: int, current: int) -> str | None:

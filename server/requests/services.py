@@ -183,6 +183,9 @@ class AdminStore(Protocol):
     async def write_consumer_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets as version 0 does."""
 
+    async def broker_features(self) -> dict[int, dict[str, tuple[int, int]]]:
+        """Broker → feature → the lowest and the highest level that it supports, for all brokers with an ephemeral znode."""
+
     async def write_features(self, levels: Mapping[str, int]) -> None:
         """Change the finalized features: the levels of these names, 0 removes one. The others stay."""
 
