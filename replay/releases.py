@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from klamm.machine.cache_folder import cache_folder
@@ -52,8 +53,11 @@ def command_of(client: str, version: str) -> str:
                 kind.install(kind.package, version, Path(temporary))
             except NotInstalled as failure:
                 raise NotInstalled(f"{kind.package} {version} cannot be installed from {kind.registry}: {failure}") from None
-            Path(temporary).rename(folder)
-            Path(temporary).mkdir()  # that its end is no error
+            with suppress(OSError):  # another run was first
+                Path(temporary).rename(folder)
+                Path(temporary).mkdir()  # that its end is no error
+            if not folder.exists():
+                raise NotInstalled(f"{folder} cannot be made")
     names = {"release": folder, "programs": PROGRAMS, "python": sys.executable}
     return kind.command.format(**{name: shlex.quote(str(value)) for name, value in names.items()})
 

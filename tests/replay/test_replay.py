@@ -72,6 +72,14 @@ def test_a_release_that_cannot_be_installed_is_one_line_and_leaves_nothing(tmp_p
     assert list(cache_folder("replay").iterdir()) == []
 
 
+def test_a_release_that_another_run_installed_meanwhile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache_folder("replay") / "kafka-python-0.0.0"
+    monkeypatch.setattr(releases, "PIP", ("sh", "-c", f"mkdir {folder} && touch {folder}/kafka.py"))
+    assert str(folder) in command_of("kafka-python", "0.0.0")
+    assert list(folder.parent.iterdir()) == [folder] and [each.name for each in folder.iterdir()] == ["kafka.py"]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", ["librdkafka-fetch-12", "kafka-python-throttle", "kafka-fetch-error-layout"])
