@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -47,7 +47,18 @@ def run(jars: str, name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def produce(cluster: DataCluster, jars: str, topic: str, count: int, size: int, acks: str) -> dict[str, Any]:
+class Target(Protocol):
+    """What a tool is run on."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT of its brokers."""
+
+    def cpu_s(self) -> float:
+        """CPU seconds so far of what is measured."""
+
+
+def produce(cluster: Target, jars: str, topic: str, count: int, size: int, acks: str) -> dict[str, Any]:
     """ProducerPerformance as fast as it can."""
     properties = [f"bootstrap.servers={cluster.bootstrap_servers}", f"acks={acks}"]
     before = cluster.cpu_s()

@@ -111,7 +111,10 @@ def command(
         say(json.dumps(shown) if as_json else proxy.bootstrap.replace(",", "\n"))
 
     from klamm.cli.serving.shipping import shipping
+    from klamm.machine.freed_memory import keep_freed_blocks
     from klamm.server.run import run as run_on_loop
+
+    keep_freed_blocks()  # it passes on blocks of hundreds of kilobytes all the time
 
     serving = shipping(proxy, {DIRECTORY: journal, **shipped}.get, log_level)
     with extra_needed("journal", lambda: "--journal"):

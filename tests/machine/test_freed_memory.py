@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,21 @@ async def test_little_memory_is_only_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert not trims
     freed.add(1)
     await eventually(lambda: trims == [0], "the memory is given back once")
+
+
+@pytest.mark.skipif(malloc_trim() is None, reason="the allocator has no mallopt")
+def test_freed_blocks_that_are_kept_cost_no_page_faults() -> None:
+    """In a process of its own: the allocator keeps its settings."""
+    program = """
+import resource
+from klamm.machine.freed_memory import keep_freed_blocks
+keep_freed_blocks()
+for number in range(100):
+    blocks = [b"x" * (256 << 10) for _ in range(8)]
+    del blocks
+    if number == 10:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 500, "one round has 512 pages"
