@@ -9,7 +9,7 @@ from klamm.conform.case import Level, expect
 from klamm.conform.clients.client_lab import ClientLab, expect_numbers
 from klamm.conform.clients.client_section import ClientSection
 from klamm.conform.clients.judge import after, expect_between, expect_sequences, refused, with_error
-from klamm.conform.sections.transactions import fetched
+from klamm.conform.sections.transactions import COMMITTED, fetched
 from klamm.protocol.records.batch import each_header
 
 SECTION = ClientSection(6, "transactions", "transactional producers")
@@ -31,11 +31,14 @@ async def _again(lab: ClientLab, may_fail: bool = False, **variables: Any) -> No
 
 async def _committed(lab: ClientLab) -> int:
     """How many records a read_committed consumer can read, when no transaction is open."""
-    client = await lab.lab()
-    answer = await client.until(lambda: fetched(client, lab.topic), lambda it: it.last_stable_offset == it.high_watermark)
-    aborted = {each.producer_id for each in answer.aborted_transactions or ()}
-    headers = [header for _, header in each_header(answer.records or b"") if not header.is_control]
-    return sum(header.record_count for header in headers if header.producer_id not in aborted)
+    client, offset, count = await lab.lab(), 0, 0
+    await client.until(lambda: fetched(client, lab.topic), lambda it: it.last_stable_offset == it.high_watermark)
+    while (answer := await client.fetch(lab.topic, offset, isolation_level=COMMITTED)).records:
+        aborted = {each.producer_id for each in answer.aborted_transactions or ()}
+        for _, header in each_header(answer.records):
+            offset = header.next_offset
+            count += header.record_count if not header.is_control and header.producer_id not in aborted else 0
+    return count
 
 
 async def _through(lab: ClientLab, **fault: Any) -> None:

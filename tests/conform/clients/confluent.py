@@ -3,11 +3,12 @@
 import sys
 
 import task
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 config = task.config | {"bootstrap.servers": task.bootstrap, "log_level": 4}
 config["socket.timeout.ms"] = config["request.timeout.ms"]
 config["topic.metadata.refresh.interval.ms"] = config.get("metadata.max.age.ms", "300000")
+REBALANCES = KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID
 
 def delivered(error, at):
     task.failed.append(error) if error else task.tell(at.partition(), at.offset(), at.value())
@@ -28,7 +29,11 @@ elif task.name in ("consume", "group"):
     while not ended:
         read = [each for each in consumer.consume(100, 0.1) if not each.error()]
         ended = True in [task.tell(each.partition(), each.offset(), each.value()) for each in read]
-        read and task.name == "group" and consumer.commit(asynchronous=False)
+        try:
+            read and task.name == "group" and consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in REBALANCES:
+                raise
     consumer.close()
 else:
     import confluent_admin
