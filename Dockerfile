@@ -1,5 +1,6 @@
 # Four images. `broker`, the default: one broker; the ZooKeeper is another container's, so neither Java nor Spark is installed.
 # `serve`: a cluster with its ZooKeeper in one container, for tests; KLAMM_ADVERTISED=HOST:PORT says where clients find it.
+# With `--build-arg EXTRAS=embedded,metrics,control,journal,quick` it keeps journals and judges them.
 # `pipeline`: Spark, with a Java runtime, for the tables of a journal. `cluster`: the same for Spark's drivers and executors in Kubernetes.
 # Each image is the Python of its base and one folder, /opt/klamm. Nothing runs as root, and only /tmp, /lake and /var/lib/klamm are written.
 FROM python:3.11-slim AS build
@@ -15,7 +16,8 @@ RUN pip install --no-deps . && python distributions/strip_image.py /opt/klamm
 
 # The jars of ZooKeeper are in the folder of the source if `make wheels` fetched them; otherwise Maven does.
 FROM build AS build-serve
-RUN python requirements.py embedded,metrics,control > wanted.txt && pip install -r wanted.txt
+ARG EXTRAS=embedded,metrics,control
+RUN python requirements.py $EXTRAS > wanted.txt && pip install -r wanted.txt
 COPY . .
 RUN ls distributions/zookeeper/klamm_zookeeper/jars/zookeeper-3*.jar || (apt-get update && apt-get install -y --no-install-recommends maven)
 RUN pip install --no-deps . ./distributions/zookeeper && python distributions/strip_image.py /opt/klamm

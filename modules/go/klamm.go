@@ -34,13 +34,13 @@ type Options struct {
 	Topics []string
 	// Config has properties of all brokers.
 	Config map[string]string
-	// Journal keeps a journal, for Verdict.
+	// Journal keeps a journal, for Verdict. An image needs the extras journal and quick for it: docs/containers.md.
 	Journal bool
 	// Arguments are more options of `klamm serve`.
 	Arguments []string
 	// Command is the program; else KLAMM of the environment, else the one of the venv that VIRTUAL_ENV names, else klamm on PATH.
 	Command string
-	// Image runs the cluster in a container of this image, such as klamm-serve, at ports that are free. A container keeps no journal.
+	// Image runs the cluster in a container of this image, such as klamm-serve, at ports that are free.
 	Image string
 	// Docker is the program that runs containers, also podman; docker if it is empty.
 	Docker string
@@ -51,9 +51,8 @@ type Options struct {
 // StartedCluster is a cluster in a process of its own, which ends with this one.
 type StartedCluster struct {
 	*Cluster
-	command string
-	journal string
-	stop    func() error
+	judge []string
+	stop  func() error
 }
 
 // Start starts a cluster and returns when it is ready. Its error is the line that says why it cannot start.
@@ -78,20 +77,22 @@ func Start(options Options) (started *StartedCluster, err error) {
 	for name, value := range options.Config {
 		arguments = append(arguments, "--config", name+"="+value)
 	}
-	journal := ""
+	folder, journal, judge := "", journalInContainer, []string(nil)
 	if options.Journal {
-		if in != nil {
-			return nil, errors.New("klamm: a cluster in a container keeps no journal")
-		}
-		if journal, err = os.MkdirTemp("", "klamm-"); err != nil {
+		if judge = []string{command}; in != nil {
+			judge = []string{in.docker, "exec", in.name, "klamm"}
+		} else if folder, err = os.MkdirTemp("", "klamm-"); err != nil {
 			return nil, err
+		} else {
+			journal = folder
 		}
 		arguments = append(arguments, "--journal", journal)
+		judge = append(judge, "pipeline", "check", "--quick", "--json", journal)
 	}
 	process, err := spawn(command, append(arguments, options.Arguments...))
 	defer func() {
-		if err != nil && journal != "" {
-			os.RemoveAll(journal)
+		if err != nil && folder != "" {
+			os.RemoveAll(folder)
 		}
 	}()
 	if err != nil {
@@ -112,9 +113,9 @@ func Start(options Options) (started *StartedCluster, err error) {
 		line.Control, token = in.control, in.token
 	}
 	cluster := Connect(strings.Split(line.BootstrapServers, ","), line.Control, token)
-	return &StartedCluster{cluster, options.command(), journal, sync.OnceValue(func() error {
-		if journal != "" {
-			defer os.RemoveAll(journal)
+	return &StartedCluster{cluster, judge, sync.OnceValue(func() error {
+		if folder != "" {
+			defer os.RemoveAll(folder)
 		}
 		process.stdin.Close()
 		defer time.AfterFunc(stopTimeout, func() { _ = process.Process.Kill() }).Stop()
@@ -143,10 +144,10 @@ func (c *StartedCluster) Stop() error {
 // Verdict is what the rules say of all frames up to now: whether the brokers obeyed them, and the JSON object of `klamm pipeline check`. The
 // cluster needs Journal, and Klamm the extra quick.
 func (c *StartedCluster) Verdict(ctx context.Context) (bool, Shown, error) {
-	if c.journal == "" {
+	if c.judge == nil {
 		return false, nil, errors.New("klamm: start the cluster with Journal to have verdicts")
 	}
-	check := exec.CommandContext(ctx, c.command, "pipeline", "check", "--quick", "--json", c.journal)
+	check := exec.CommandContext(ctx, c.judge[0], c.judge[1:]...)
 	var failures bytes.Buffer
 	check.Stderr = &failures
 	text, err := check.Output()

@@ -92,6 +92,8 @@ func (p *process) failed(err error) error {
 const (
 	clientPort  = 9092
 	controlPort = 9090
+	// journalInContainer is where an image keeps a journal.
+	journalInContainer = "/lake"
 	// fromStdin starts Klamm when the first line of stdin says where clients find the brokers.
 	fromStdin = `read -r KLAMM_ADVERTISED && export KLAMM_ADVERTISED && exec klamm "$@"`
 )

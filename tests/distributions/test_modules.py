@@ -43,7 +43,8 @@ def test_the_module_for_node(module: Path) -> None:
     run("npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", cwd=module)
     packed = run("npm", "pack", "--silent", cwd=module)
     assert packed.splitlines()[-1] == "klamm-0.1.0.tgz"
-    assert "# fail 0" in run("node", "--test", "--test-reporter=tap", "test/cluster.test.mjs", cwd=module)
+    tests = ("test/cluster.test.mjs", "test/smallest.test.mjs")
+    assert "# fail 0" in run("node", "--test", "--test-reporter=tap", *tests, cwd=module)
 
 
 @pytest.mark.slow

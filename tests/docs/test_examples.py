@@ -113,6 +113,12 @@ def test_the_job_that_judges_fails_on_a_violation_and_its_page_says_which(projec
     assert (project / "klamm-report.html").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_three_smallest_tests_pass(project: Path) -> None:
+    assert "3 passed" in run("pytest -q -p no:cacheprovider test_smallest.py", project)
+
+
 def test_the_examples_in_containers_parse_and_add_a_fault_and_a_hold() -> None:
     examples = sorted(CONTAINERS.iterdir())
     assert [example.suffix for example in examples] == [".java", ".mjs", ".go", ".py"]

@@ -33,6 +33,13 @@ def serve_image(base_image: None) -> None:
 
 
 @pytest.fixture(scope="session")
+def judging_image(base_image: None) -> None:
+    """`klamm-serve` with what keeps a journal and judges it."""
+    extras = "EXTRAS=embedded,metrics,control,journal,quick"
+    containers.build("klamm-serve-judging", "--target", "serve", "--build-arg", extras, str(containers.ROOT))
+
+
+@pytest.fixture(scope="session")
 def pipeline_image(base_image: None) -> None:
     """`klamm-pipeline`, with the jars of S3A that this machine has."""
     folder = containers.ROOT / "distributions" / "s3a"

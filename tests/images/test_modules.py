@@ -1,4 +1,4 @@
-"""The modules for Node, Go and the JVM start `klamm-serve` in a container at free ports, and a fault reaches it."""
+"""The modules for Node, Go and the JVM start `klamm-serve` in a container at free ports. A fault reaches it, and its journal is judged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from klamm.tests.images.containers import ENVIRON
 
 pytestmark = [pytest.mark.slow, pytest.mark.images, pytest.mark.timeout(900)]
 
-IMAGE = {"KLAMM_IMAGE": "localhost/klamm-serve", "KLAMM_DOCKER": "podman", "TESTCONTAINERS_RYUK_DISABLED": "true"}
+IMAGE = {"KLAMM_IMAGE": "localhost/klamm-serve-judging", "KLAMM_DOCKER": "podman", "TESTCONTAINERS_RYUK_DISABLED": "true"}
 """Ryuk is an image that cannot be had here."""
 
 
 @pytest.fixture
-def module(tmp_path: Path, request: pytest.FixtureRequest, serve_image: None) -> Path:
+def module(tmp_path: Path, request: pytest.FixtureRequest, judging_image: None) -> Path:
     """A copy of the module that the test's parameter names."""
     built = shutil.ignore_patterns("dist", "node_modules", "target")
     return Path(shutil.copytree(ROOT / request.param, tmp_path / request.param, ignore=built))
@@ -51,8 +51,8 @@ def run(folder: Path, *command: str, **more: str) -> str:
 def test_a_container_of_the_module_for_node(module: Path) -> None:
     run(module, "npm", "install", "--no-audit", "--no-fund", "--loglevel=error")
     run(module, "npm", "run", "build")
-    said = run(module, "node", "--test", "--test-reporter=tap", "--test-name-pattern=in a container", "test/cluster.test.mjs")
-    assert "# pass 1\n" in said, said
+    said = run(module, "node", "--test", "--test-reporter=tap", "test/container.test.mjs")
+    assert "# pass 2\n" in said, said
 
 
 @pytest.mark.parametrize("module", ["go"], indirect=True)

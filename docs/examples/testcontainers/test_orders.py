@@ -1,6 +1,7 @@
 """Tests with a cluster of Klamm in a container. Its clients must know their port before it starts, so a free one is chosen here."""
 
 import json
+import secrets
 import socket
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +11,17 @@ from kafka import KafkaAdminClient, KafkaProducer
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.waiting_utils import wait_for_logs
 
+TOKEN = secrets.token_hex()
+
 
 @pytest.fixture(scope="session")
 def klamm():
     with socket.create_server(("localhost", 0)) as probe:
         port = probe.getsockname()[1]
-    control = "--control-host 0.0.0.0 --control-port 9090 --control-token secret"
+    control = "--control-host 0.0.0.0 --control-port 9090"
     container = DockerContainer("klamm-serve").with_command(f"serve --brokers 1 --topic orders:1:1 {control}")
-    container = container.with_env("KLAMM_ADVERTISED", f"localhost:{port}").with_bind_ports(9092, port).with_exposed_ports(9090)
+    container = container.with_env("KLAMM_ADVERTISED", f"localhost:{port}").with_env("KLAMM_CONTROL_TOKEN", TOKEN)
+    container = container.with_bind_ports(9092, port).with_exposed_ports(9090)
     with container:
         wait_for_logs(container, f"localhost:{port}", timeout=60)
         yield {
@@ -29,7 +33,7 @@ def klamm():
 def control(klamm, path, body=None):
     """What the control API responds: a POST with a body, a GET without one."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(klamm["control"] + path, data, {"Authorization": "Bearer secret"})
+    request = urllib.request.Request(klamm["control"] + path, data, {"Authorization": f"Bearer {TOKEN}"})
     with urllib.request.urlopen(request) as response:
         return json.load(response)
 

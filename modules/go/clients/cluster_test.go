@@ -216,12 +216,12 @@ func TestAClusterEndsWithATestThatIsKilled(t *testing.T) {
 	}
 }
 
-func TestAFaultReachesAClusterInAContainer(t *testing.T) {
+func TestAFaultReachesAClusterInAContainerWhoseJournalIsJudgedThere(t *testing.T) {
 	image := os.Getenv("KLAMM_IMAGE")
 	if image == "" {
 		t.Skip("KLAMM_IMAGE names no image")
 	}
-	cluster := klamm.New(t, klamm.Options{Image: image, Docker: os.Getenv("KLAMM_DOCKER"), Topics: []string{"orders:1:3"}})
+	cluster := klamm.New(t, klamm.Options{Image: image, Docker: os.Getenv("KLAMM_DOCKER"), Topics: []string{"orders:1:3"}, Journal: true})
 	fault := cluster.MustFault(klamm.FilterBody{API: "Produce"}, klamm.EffectBody{Error: "NOT_LEADER_OR_FOLLOWER"}, 1)
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.BootstrapServers...))
 	if err != nil {
@@ -233,5 +233,8 @@ func TestAFaultReachesAClusterInAContainer(t *testing.T) {
 	}
 	if hits, err := fault.Hits(t.Context()); err != nil || hits != 1 {
 		t.Fatal(hits, err)
+	}
+	if obeyed, details, err := cluster.Verdict(t.Context()); err != nil || !obeyed {
+		t.Fatal(err, details)
 	}
 }

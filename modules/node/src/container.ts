@@ -11,6 +11,9 @@ const execute = promisify(execFile)
 /** Options of `klamm serve` that open the control API to this machine. */
 export const CONTROL_IN_CONTAINER = ['--control-host', '0.0.0.0', '--control-port', String(CONTROL_PORT)]
 
+/** Where an image keeps a journal. */
+export const JOURNAL_IN_CONTAINER = '/lake'
+
 export class Container {
   readonly token = randomUUID()
   control: string | undefined
@@ -26,6 +29,11 @@ export class Container {
     const published = [...this.ports, CONTROL_PORT].flatMap(port => ['--publish', `127.0.0.1::${port}`])
     const options = ['--rm', '--interactive', '--name', this.name, '--env', `KLAMM_CONTROL_TOKEN=${this.token}`, '--entrypoint', 'sh']
     return ['run', ...options, ...published, this.image, '-c', FROM_STDIN, 'klamm']
+  }
+
+  /** The command that is `klamm` in the container. */
+  exec (): string[] {
+    return [this.docker, 'exec', this.name, 'klamm']
   }
 
   /** Tell Klamm where clients find the brokers, as soon as the container has ports. Returns too if it ends. */

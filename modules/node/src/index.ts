@@ -10,7 +10,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { Container, CONTROL_IN_CONTAINER } from './container.js'
+import { Container, CONTROL_IN_CONTAINER, JOURNAL_IN_CONTAINER } from './container.js'
 import { Cluster, Control } from './control.js'
 import type { Shown } from './operations.js'
 
@@ -25,13 +25,13 @@ export interface Options {
   topics?: string[]
   /** Properties of all brokers. */
   config?: Record<string, string | number | boolean>
-  /** Keep a journal, for `verdict()`. */
+  /** Keep a journal, for `verdict()`. An image needs the extras journal and quick for it: docs/containers.md. */
   journal?: boolean
   /** More options of `klamm serve`. */
   options?: string[]
   /** The program; else `KLAMM` of the environment, else the one of the venv that `VIRTUAL_ENV` names, else `klamm` on PATH. */
   command?: string
-  /** Run the cluster in a container of this image, such as `klamm-serve`, at ports that are free. A container keeps no journal. */
+  /** Run the cluster in a container of this image, such as `klamm-serve`, at ports that are free. */
   image?: string
   /** The program that runs containers, also podman; docker if it is missing. */
   docker?: string
@@ -51,17 +51,17 @@ export interface Verdict {
 export class StartedCluster extends Cluster {
   constructor (
     bootstrapServers: string, control: Control,
-    private readonly child: ChildProcess, private readonly command: string, private readonly journal: string | undefined,
+    private readonly child: ChildProcess, private readonly judge: string[] | undefined, private readonly folder: string | undefined,
   ) {
     super(bootstrapServers, control)
   }
 
   /** What the rules say of all frames up to now. The cluster needs `journal: true`, and Klamm the extra `quick`. */
   async verdict (): Promise<Verdict> {
-    const { journal } = this
-    if (journal === undefined) throw new Error('start the cluster with journal: true to have verdicts')
+    if (this.judge === undefined) throw new Error('start the cluster with journal: true to have verdicts')
+    const [program, ...given] = this.judge
     return await new Promise((resolve, reject) => {
-      execFile(this.command, ['pipeline', 'check', '--quick', '--json', journal], { maxBuffer: 1 << 28 }, (error, stdout, stderr) => {
+      execFile(program!, given, { maxBuffer: 1 << 28 }, (error, stdout, stderr) => {
         if (error === null || error.code === 3) resolve({ isObeyed: error === null, details: JSON.parse(stdout) as Shown })
         else reject(new Error(stderr.trim() || error.message))
       })
@@ -79,7 +79,7 @@ export class StartedCluster extends Cluster {
       clearTimeout(timer)
       if (this.child.signalCode === 'SIGKILL') throw new Error(`klamm did not stop within ${timeoutMs} ms`)
     } finally {
-      if (this.journal !== undefined) await rm(this.journal, { recursive: true, force: true })
+      if (this.folder !== undefined) await rm(this.folder, { recursive: true, force: true })
     }
   }
 
@@ -95,8 +95,8 @@ export async function start (options: Options = {}): Promise<StartedCluster> {
   const brokers = options.brokers ?? 3
   const timeoutMs = options.timeoutMs ?? 60_000
   const container = options.image === undefined ? undefined : new Container(options.image, options.docker ?? 'docker', brokers)
-  if (container !== undefined && options.journal === true) throw new Error('a cluster in a container keeps no journal')
-  const journal = options.journal === true ? await mkdtemp(join(tmpdir(), 'klamm-')) : undefined
+  const folder = options.journal === true && container === undefined ? await mkdtemp(join(tmpdir(), 'klamm-')) : undefined
+  const journal = options.journal === true ? folder ?? JOURNAL_IN_CONTAINER : undefined
   const given = ['serve', '--json', '--stop-with-stdin', '--log-level', 'error', '--brokers', String(brokers)]
   given.push(...container === undefined ? ['--port', '0', '--control-port', '0'] : CONTROL_IN_CONTAINER)
   for (const topic of options.topics ?? []) given.push('--topic', topic)
@@ -113,11 +113,12 @@ export async function start (options: Options = {}): Promise<StartedCluster> {
     const line = JSON.parse(await first) as Shown
     if (line.error !== undefined) throw new Error(`klamm: ${line.error}`)
     const control = new Control(container?.control ?? line.control, container?.token)
-    return new StartedCluster(line.bootstrap_servers, control, child, command, journal)
+    const judge = journal && [...container?.exec() ?? [command], 'pipeline', 'check', '--quick', '--json', journal]
+    return new StartedCluster(line.bootstrap_servers, control, child, judge || undefined, folder)
   } catch (error) {
     child.stdin.end() // a container ends with it
     if (child.kill('SIGKILL')) await once(child, 'exit') // it writes no more to the journal
-    if (journal !== undefined) await rm(journal, { recursive: true, force: true })
+    if (folder !== undefined) await rm(folder, { recursive: true, force: true })
     throw error
   }
 }

@@ -154,18 +154,3 @@ test('a cluster ends with a test that is killed', async () => {
     assert.ok(Date.now() < until, `the cluster serves at ${address}`)
   }
 })
-
-test('a fault reaches a cluster in a container', { skip: process.env.KLAMM_IMAGE === undefined }, async () => {
-  const inside = await start({ image: process.env.KLAMM_IMAGE, docker: process.env.KLAMM_DOCKER, topics: ['orders:1:3'] })
-  try {
-    const fault = await inside.fault({ api: 'Produce', error: 'NOT_LEADER_OR_FOLLOWER', first: 1 })
-    const producer = new kafkajs.Kafka({ brokers: inside.brokers, logLevel: kafkajs.logLevel.NOTHING }).producer()
-    await producer.connect()
-    await producer.send({ topic: 'orders', messages: [{ value: 'a record' }] })
-    await producer.disconnect()
-    assert.equal(await fault.hits(), 1)
-  } finally {
-    await inside.stop()
-  }
-  await assert.rejects(start({ image: 'no-such-image', docker: process.env.KLAMM_DOCKER }), /no-such-image/)
-})

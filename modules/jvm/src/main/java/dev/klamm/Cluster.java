@@ -203,8 +203,7 @@ public class Cluster {
             try {
                 Thread.sleep(LOOK_MS);
             } catch (InterruptedException interrupted) {
-                Thread.currentThread().interrupt();
-                throw new ControlFailed("interrupted: " + left);
+                throw ControlFailed.interrupted(left);
             }
         }
     }

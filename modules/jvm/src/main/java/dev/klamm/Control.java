@@ -51,8 +51,7 @@ public final class Control extends Operations {
         } catch (IOException failure) {
             throw new ControlFailed("cannot reach the control API at " + url + ": " + failure);
         } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
-            throw new ControlFailed("interrupted");
+            throw ControlFailed.interrupted("a request of the control API");
         }
     }
 

@@ -5,4 +5,9 @@ public final class ControlFailed extends RuntimeException {
     ControlFailed(String line) {
         super(line);
     }
+
+    static ControlFailed interrupted(String what) {
+        Thread.currentThread().interrupt();
+        return new ControlFailed("interrupted: " + what);
+    }
 }

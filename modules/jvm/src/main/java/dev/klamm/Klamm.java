@@ -143,8 +143,7 @@ public final class Klamm extends Cluster implements AutoCloseable {
             } catch (ExecutionException failure) {
                 throw new ControlFailed("klamm: " + failure);
             } catch (InterruptedException interrupted) {
-                Thread.currentThread().interrupt();
-                throw new ControlFailed("interrupted");
+                throw ControlFailed.interrupted("the start of klamm");
             }
         }
 
@@ -156,7 +155,14 @@ public final class Klamm extends Cluster implements AutoCloseable {
     }
 
     /** What the rules say of a journal. {@code details} is the JSON object of {@code klamm pipeline check --quick --json}. */
-    public record Verdict(boolean isObeyed, JsonNode details) {}
+    public record Verdict(boolean isObeyed, JsonNode details) {
+        static Verdict of(int code, String said, String errors) throws IOException {
+            if (code != 0 && code != 3) {
+                throw new ControlFailed(errors.strip());
+            }
+            return new Verdict(code == 0, Control.JSON.readTree(said));
+        }
+    }
 
     /** What the rules say of all frames up to now. Klamm needs its extra {@code quick}. */
     public Verdict verdict() {
@@ -169,10 +175,7 @@ public final class Klamm extends Cluster implements AutoCloseable {
             try {
                 int code = new ProcessBuilder(command, "pipeline", "check", "--quick", "--json", journal.toString())
                     .redirectOutput(text.toFile()).redirectError(errors.toFile()).start().waitFor();
-                if (code != 0 && code != 3) {
-                    throw new ControlFailed(Files.readString(errors).strip());
-                }
-                return new Verdict(code == 0, Control.JSON.readTree(text.toFile()));
+                return Verdict.of(code, Files.readString(text), Files.readString(errors));
             } finally {
                 Files.delete(text);
                 Files.delete(errors);
@@ -180,8 +183,7 @@ public final class Klamm extends Cluster implements AutoCloseable {
         } catch (IOException failure) {
             throw new ControlFailed("klamm pipeline check: " + failure.getMessage());
         } catch (InterruptedException interrupted) {
-            Thread.currentThread().interrupt();
-            throw new ControlFailed("interrupted");
+            throw ControlFailed.interrupted("klamm pipeline check");
         }
     }
 

@@ -1,6 +1,7 @@
 package dev.klamm;
 
 import com.github.dockerjava.api.command.InspectContainerResponse;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
@@ -19,6 +20,7 @@ import org.testcontainers.utility.DockerImageName;
 public class KlammContainer extends GenericContainer<KlammContainer> {
     private static final int CLIENT_PORT = 9092;
     private static final int CONTROL_PORT = 9090;
+    private static final String JOURNAL = "/lake";
     private static final String ADVERTISED = "/tmp/klamm.advertised";
     private static final String START = "until read -r KLAMM_ADVERTISED < " + ADVERTISED + "; do sleep 0.1; done 2>/dev/null; "
         + "export KLAMM_ADVERTISED; exec klamm \"$@\"";
@@ -56,6 +58,11 @@ public class KlammContainer extends GenericContainer<KlammContainer> {
         return withArguments("--config", name + "=" + value);
     }
 
+    /** Keep a journal, for {@link #verdict}. The image needs the extras journal and quick for it: docs/containers.md. */
+    public KlammContainer withJournal() {
+        return withArguments("--journal", JOURNAL);
+    }
+
     /** More options of {@code klamm serve}. */
     public KlammContainer withArguments(String... more) {
         arguments.addAll(List.of(more));
@@ -85,6 +92,18 @@ public class KlammContainer extends GenericContainer<KlammContainer> {
     /** {@code HOST:PORT} of each broker, separated by commas. */
     public String bootstrapServers() {
         return brokerPorts().mapToObj(port -> getHost() + ":" + getMappedPort(port)).collect(Collectors.joining(","));
+    }
+
+    /** What the rules say of all frames up to now. The container needs {@link #withJournal}. */
+    public Klamm.Verdict verdict() {
+        try {
+            ExecResult check = execInContainer("klamm", "pipeline", "check", "--quick", "--json", JOURNAL);
+            return Klamm.Verdict.of(check.getExitCode(), check.getStdout(), check.getStderr());
+        } catch (IOException failure) {
+            throw new ControlFailed("klamm pipeline check: " + failure.getMessage());
+        } catch (InterruptedException interrupted) {
+            throw ControlFailed.interrupted("klamm pipeline check");
+        }
     }
 
     /** The cluster, to steer it. */

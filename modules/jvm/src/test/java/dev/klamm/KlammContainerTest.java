@@ -1,6 +1,7 @@
 package dev.klamm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.klamm.Bodies.EffectBody;
 import dev.klamm.Bodies.FilterBody;
@@ -19,7 +20,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 class KlammContainerTest {
     @Test
     void aFaultReachesABrokerInAContainerAtAPortThatWasFree() throws Exception {
-        try (var container = new KlammContainer(System.getenv("KLAMM_IMAGE")).withTopic("orders:1:3")) {
+        try (var container = new KlammContainer(System.getenv("KLAMM_IMAGE")).withTopic("orders:1:3").withJournal()) {
             container.start();
             Cluster cluster = container.cluster();
             var fault = cluster.fault(new FilterBody().api("Produce"), new EffectBody().error("NOT_LEADER_OR_FOLLOWER"), 1);
@@ -30,6 +31,8 @@ class KlammContainerTest {
             fault.waitForHits(1, Duration.ofSeconds(10));
             var requests = cluster.requests(new GetRequestsQuery().api("Produce").clientId("shop"));
             assertEquals(List.of("NOT_LEADER_OR_FOLLOWER", "null"), requests.stream().map(each -> each.path("error").asText()).toList());
+            var verdict = container.verdict();
+            assertTrue(verdict.isObeyed(), verdict.details().toString());
         }
     }
 }
