@@ -6,6 +6,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.io.Writer;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -170,14 +171,13 @@ public final class Klamm extends Cluster implements AutoCloseable {
             throw new IllegalStateException("start the cluster with journal() to have verdicts");
         }
         try {
-            Path text = Files.createTempFile("klamm-", ".json");
             Path errors = Files.createTempFile("klamm-", ".log");
             try {
-                int code = new ProcessBuilder(command, "pipeline", "check", "--quick", "--json", journal.toString())
-                    .redirectOutput(text.toFile()).redirectError(errors.toFile()).start().waitFor();
-                return Verdict.of(code, Files.readString(text), Files.readString(errors));
+                Process check = new ProcessBuilder(command, "pipeline", "check", "--quick", "--json", journal.toString())
+                    .redirectError(errors.toFile()).start();
+                String said = new String(check.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+                return Verdict.of(check.waitFor(), said, Files.readString(errors));
             } finally {
-                Files.delete(text);
                 Files.delete(errors);
             }
         } catch (IOException failure) {
