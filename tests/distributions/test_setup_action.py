@@ -14,10 +14,10 @@ from xml.etree import ElementTree as Xml
 import pytest
 import yaml
 
-from klamm.tests.docs.test_examples import BAD_MEMBER
-
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "distributions" / "setup"
+LEAVE_GROUP = r"\0\0\0\022\0\015\0\0\0\0\0\001\0\003bad\0\001g\377\377"
+"""LeaveGroup 0 of client "bad", with a member id that is null, as printf writes it: a violation of K-01."""
 FILES = ("GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STEP_SUMMARY")
 
 
@@ -104,8 +104,8 @@ def test_a_job_installs_klamm_and_has_a_cluster_and_at_its_end_verdicts_and_a_re
 def test_a_job_whose_client_breaks_a_rule_fails_if_it_says_so_and_its_page_names_the_rule(tmp_path: Path) -> None:
     job = Job(tmp_path)
     assert job.use(SETUP, {"package": "none", "arguments": "--brokers 1"}) == 0, job.read("stderr")
-    environ = job.environ | {"KAFKA_BOOTSTRAP_SERVERS": job.values("GITHUB_ENV")["KLAMM_BOOTSTRAP"]}
-    subprocess.run([sys.executable, "-c", BAD_MEMBER], env=environ, check=True)
+    address = job.values("GITHUB_ENV")["KLAMM_BOOTSTRAP"].replace(":", "/")
+    subprocess.run(["bash", "-c", f"exec 3<>/dev/tcp/{address}; printf '{LEAVE_GROUP}' >&3; cat <&3"], check=True)
     assert job.use(SETUP / "judge", {"fail-on": "warn"}) == 3, job.read("stderr")
     assert "K-01" in job.read("GITHUB_STEP_SUMMARY")
     outputs = job.values("GITHUB_OUTPUT")
