@@ -101,7 +101,7 @@ def run(
 
     Raises PipelineFailed, also if rows got lost.
     """
-    session = cache(session)
+    session = _once(session)
     workers = workers_by_size(session, local_rows)
     with written(folder, may_be_older=True) as lake, spark_failures(), damage_named(lake), cluster_failures():
         taken_over = take_over(lake) if isinstance(lake, Path) else []
@@ -145,14 +145,19 @@ def watch(
     stop: threading.Event,
     keep_ns: int | None = None,
     upkeep_s: float = UPKEEP_S,
+    local_rows: int = LOCAL_ROWS,
     looked: Callable[[Sequence[Converted], Share], None] = lambda *_: None,
 ) -> RunOutcome:
     """Keep bronze and silver up to date until `stop` is set; then make gold. With `keep_ns`, what is older is removed.
 
-    `looked` is called with the segments that a look for new ones has found and converted, if there are any, and how far silver is.
+    `session` opens Spark, if there is work on more than `local_rows` rows; at once if that is none: a cluster that is not there is told
+    before anything waits for it. `looked` is called with the segments that a look for new ones has found and converted, if there are any,
+    and how far silver is.
 
     Raises PipelineFailed.
     """
+    session = _once(session)
+    workers = workers_by_size(session, local_rows)
     with written(folder, may_be_older=True) as lake, spark_failures(), damage_named(lake), cluster_failures():
         if isinstance(lake, Path):
             take_over(lake)
@@ -160,8 +165,8 @@ def watch(
         seal_leftovers(local_folder(lake))
         stream.prepare(lake)
         commits = Commits(lake)
-        spark = session()
-        workers = workers_by_size(lambda: spark, 0)
+        if not local_rows:
+            session()
         silver = stream.Silver(lake)
         progress.begin("watching", None)
         segments = PendingSegments(lake, commits)
@@ -173,7 +178,7 @@ def watch(
                 commits.add(shipped)
                 found, _ = own_segments(segments.look())
                 _want_seals(segments.written)
-                converted = convert_all(lake, found, progress.step, workers_by_size(session, LOCAL_ROWS))
+                converted = convert_all(lake, found, progress.step, workers)
                 commits.add(converted)
                 converted += shipped
                 if converted:
@@ -188,8 +193,19 @@ def watch(
                     kept_at = time.monotonic()
                 stop.wait(every_s)
             batches.result()
-    outcome = run(folder, lambda: spark, progress, keep_ns=keep_ns, local_rows=0)
+    outcome = run(folder, session, progress, keep_ns=keep_ns, local_rows=local_rows)
     return outcome._replace(segments=commits.added + outcome.segments)
+
+
+def _once(session: Callable[[], SparkSession]) -> Callable[[], SparkSession]:
+    """The same, which opens Spark once, whichever thread needs it first."""
+    opened, lock = cache(session), threading.Lock()
+
+    def once() -> SparkSession:
+        with lock:
+            return opened()
+
+    return once
 
 
 def workers_by_size(session: Callable[[], SparkSession], local_rows: int) -> Choose:

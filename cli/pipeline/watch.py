@@ -32,10 +32,13 @@ def command(lake: Path | str, trigger: float, spark: Spark, keep_ns: int | None,
     in silver.
 
     Brokers that are running finish a segment at each trigger, so a frame is in the tables about two triggers after it was journaled.
+
+    Work on up to about a million and a half rows at once is done by this command itself, as `klamm pipeline run` does.
     """
     from klamm.pipeline.run import watch
 
     end = OrderlyEnd()
+    end.can_wait = spark.local_rows > 0
 
     def session() -> Any:
         opened = spark.open(lake)
@@ -47,7 +50,7 @@ def command(lake: Path | str, trigger: float, spark: Spark, keep_ns: int | None,
         def looked(found: Sequence[Converted], silver: Share) -> None:
             bars.row(f"{datetime.now():%H:%M:%S}  {found_text(found)}; {share_text(silver)}")
 
-        outcome = watch(lake, session, bars, every_s=trigger, stop=end.wanted, keep_ns=keep_ns, looked=looked)
+        outcome = watch(lake, session, bars, every_s=trigger, stop=end.wanted, keep_ns=keep_ns, local_rows=spark.local_rows, looked=looked)
     print_outcome(outcome, as_json)
 
 

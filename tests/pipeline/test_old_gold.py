@@ -28,7 +28,7 @@ from klamm.pipeline.rules.verdict_tables import old_gold, old_gold_notes, write_
 from klamm.pipeline.run import run, watch
 from klamm.tests.journal.writing import START_NS, TinyJournal, simple_exchange
 from klamm.tests.pipeline.both_engines import assert_same_tables
-from klamm.tests.pipeline.journals import Silent, no_session, query, run_here, run_with, write
+from klamm.tests.pipeline.journals import Silent, no_session, query, run_here, write
 from klamm.tests.pipeline.lakes_by_hand import to_silver
 
 DAY_NS = 24 * 3600 * 1_000_000_000
@@ -177,9 +177,9 @@ def test_gold_of_a_run_that_goes_on_is_made_again_when_a_window_was_interrupted(
 
 
 @pytest.mark.slow
-def test_gold_of_a_watch_that_was_killed_is_made_by_the_next_run(spark: Any, tmp_path: Path) -> None:
+def test_gold_of_a_watch_that_was_killed_is_made_by_the_next_run(tmp_path: Path) -> None:
     write(tmp_path).close()
-    run_with(spark, tmp_path, gold=True)
+    run_here(tmp_path)
     write(tmp_path, node=2).close()
 
     class DiesWhenInSilver(threading.Event):
@@ -191,7 +191,7 @@ def test_gold_of_a_watch_that_was_killed_is_made_by_the_next_run(spark: Any, tmp
             return super().wait(timeout)
 
     with pytest.raises(Killed):
-        watch(tmp_path, lambda: spark, Silent(), every_s=0.2, stop=DiesWhenInSilver())
+        watch(tmp_path, no_session, Silent(), every_s=0.2, stop=DiesWhenInSilver())
     assert old_gold(tmp_path) == ["r"]
     assert run(tmp_path, no_session, Silent()).judgement is not None
     assert query(tmp_path, "gold/api_matrix", "sum(requests)::int") == [(6,)]

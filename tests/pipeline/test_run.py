@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.pipeline import compact, silver
-from klamm.pipeline import run as whole_run
 from klamm.pipeline.check import check
 from klamm.pipeline.lake import bronze, delta_log, layout
 from klamm.pipeline.lake.access.driver import written
@@ -26,12 +25,12 @@ from klamm.pipeline.lake.table_parts import put
 from klamm.pipeline.lake.tables import MESSAGES
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.pipeline.run import Share, run, watch
+from klamm.pipeline.run import LOCAL_ROWS, Share, run, watch
 from klamm.pipeline.spark import task_counts
 from klamm.pipeline.stream import account
 from klamm.tests.harness.read_only import read_only
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
-from klamm.tests.pipeline.journals import Silent, no_session, numbers, query, run_with, write
+from klamm.tests.pipeline.journals import Silent, no_session, numbers, query, run_here, run_with, write
 from klamm.tests.pipeline.lakes_by_hand import to_silver
 
 FRAMES = ("silver/messages", "silver/quarantine")
@@ -137,11 +136,22 @@ def test_a_missing_row_fails_the_run_with_the_numbers(spark: Any, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows_here", [whole_run.LOCAL_ROWS, 0], ids=["in this process", "by workers"])
-def test_watching_brings_what_is_journaled_meanwhile_into_silver(
-    rows_here: int, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(whole_run, "LOCAL_ROWS", rows_here)
+def test_watching_with_spark_brings_what_is_journaled_meanwhile_into_silver(spark: Any, tmp_path: Path) -> None:
+    assert_watched(tmp_path, lambda: spark, local_rows=0)
+
+
+def test_watching_brings_little_into_the_tables_without_spark(tmp_path: Path) -> None:
+    assert_watched(tmp_path, no_session, local_rows=LOCAL_ROWS)
+
+
+def test_a_watch_that_leaves_all_work_to_spark_opens_it_before_there_is_any(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    with pytest.raises(SparkWanted):
+        watch(tmp_path, wanted, Silent(), every_s=0.2, stop=threading.Event(), local_rows=0)
+
+
+def assert_watched(tmp_path: Path, session: Callable[[], Any], local_rows: int) -> None:
+    """What is journaled while a lake is watched comes into silver."""
     tiny = write(tmp_path, exchanges=2)
     tiny.roll()
     stop = threading.Event()
@@ -161,7 +171,9 @@ def test_watching_brings_what_is_journaled_meanwhile_into_silver(
             stop.set()
 
     shares: list[Share] = []
-    outcome = watch(tmp_path, lambda: spark, Writes(), every_s=0.2, stop=stop, looked=lambda _, silver: shares.append(silver))
+    outcome = watch(
+        tmp_path, session, Writes(), every_s=0.2, stop=stop, local_rows=local_rows, looked=lambda _, silver: shares.append(silver)
+    )
     assert (outcome.segments, outcome.rows["messages"]) == (3, 6)
     assert shares[-1].total == 7 and all(share.done <= share.total for share in shares)
     assert numbers(tmp_path, *FRAMES) == [(1, seq) for seq in (2, 3, 4, 5, 6, 7)]
@@ -194,10 +206,10 @@ def test_silver_tells_how_many_of_its_tasks_have_ended(spark: Any, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_watching_makes_the_gold_of_a_run_again_that_had_gold_before(spark: Any, tmp_path: Path) -> None:
+def test_watching_makes_the_gold_of_a_run_again_that_had_gold_before(tmp_path: Path) -> None:
     tiny = write(tmp_path, exchanges=2)
     tiny.roll()
-    run_with(spark, tmp_path, gold=True)
+    run_here(tmp_path)
     ((before,),) = query(tmp_path, "gold/api_matrix", "sum(requests)")
     simple_exchange(tiny)
     tiny.close()
@@ -214,7 +226,7 @@ def test_watching_makes_the_gold_of_a_run_again_that_had_gold_before(spark: Any,
                 stop.wait(0.1)
             stop.set()
 
-    watch(tmp_path, lambda: spark, Stops(), every_s=0.2, stop=stop)
+    watch(tmp_path, no_session, Stops(), every_s=0.2, stop=stop)
     assert query(tmp_path, "gold/api_matrix", "sum(requests)") == [(before + 1,)]
 
 
@@ -348,13 +360,13 @@ def test_a_lake_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_older_is_removed_by_a_run_and_while_a_lake_is_watched(spark: Any, tmp_path: Path) -> None:
+def test_what_is_older_is_removed_by_a_run_and_while_a_lake_is_watched(tmp_path: Path) -> None:
     now, keep = time.time_ns(), 3600 * 1_000_000_000
     write(tmp_path, "old").close()
     young = TinyJournal(tmp_path, "young", ts_ns=now)
     simple_exchange(young)
     young.roll()
-    outcome = run(tmp_path, lambda: spark, Silent(), gold=False, keep_ns=keep)
+    outcome = run(tmp_path, no_session, Silent(), gold=False, keep_ns=keep)
     assert (outcome.rows["messages"], outcome.runs) == (2, ("young",))
     assert [note.partition(",")[0] for note in outcome.notes] == ["1 run: 6 frames and 1 event"]
     stop = threading.Event()
@@ -374,9 +386,9 @@ def test_what_is_older_is_removed_by_a_run_and_while_a_lake_is_watched(spark: An
                 stop.wait(0.1)
             stop.set()
 
-    outcome = watch(tmp_path, lambda: spark, Stops(), every_s=0.2, stop=stop, keep_ns=keep, upkeep_s=0.5)
+    outcome = watch(tmp_path, no_session, Stops(), every_s=0.2, stop=stop, keep_ns=keep, upkeep_s=0.5)
     assert (outcome.rows["messages"], outcome.notes) == (4, ())
     assert numbers(tmp_path, *FRAMES) == [(1, seq) for seq in (1, 2, 3, 4)]
     simple_exchange(young)
     young.close()
-    assert run_with(spark, tmp_path).rows["messages"] == 6
+    assert run_here(tmp_path).rows["messages"] == 6
