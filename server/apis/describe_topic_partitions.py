@@ -36,7 +36,9 @@ async def handle(ctx: Context, request: Request) -> Response:
         if cursor.partition_index < 0 or (is_named and cursor.topic_name not in names):
             return refuse(request, ctx.api_version, ErrorCode.INVALID_REQUEST)
         names = names[bisect_left(names, cursor.topic_name) :]
-    allowed, denied, rows = [], [], []
+    allowed: list[str] = []
+    denied: list[str] = []
+    rows: list[Topic] = []
     for name in names:
         await pace()
         may_see = ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name, logs=is_named)
