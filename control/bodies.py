@@ -17,7 +17,7 @@ from klamm.control.refusal import Refused, is_number
 from klamm.protocol.apis import APIS, ApiKey, Draft
 from klamm.protocol.errors import ErrorCode, did_you_mean
 from klamm.protocol.nouns import id_of
-from klamm.server.faults import message_parts
+from klamm.server.faults import message_parts, other_values
 from klamm.server.faults.fault import DiskFilter, Effect, Limits, RequestFilter
 
 __tracebackhide__ = True  # pytest leaves out the lines of this module
@@ -92,7 +92,10 @@ class FilterBody(Body, frozen=True, rename={"while_": "while"}):
 
 
 class EffectBody(Body, frozen=True):
-    """What a fault does: one of these, and `delay_ms` with it or alone."""
+    """What a fault does: one of these, and `delay_ms` with it or alone.
+
+    `values` gives fields of the response other values, by path, such as `topics.partitions.leaderId`; see docs/control.md.
+    """
 
     error: str | Int32 | None = None
     message: str | None = None
@@ -104,6 +107,7 @@ class EffectBody(Body, frozen=True):
     correlation_id: Int32 | None = None
     lose_response: bool = False
     throttle_time_ms: Int64 | None = None
+    values: JsonObject | None = None
     unknown_tags: bool = False
     slow_disk_ms: Int64 | None = None
 
@@ -258,6 +262,8 @@ def fault_of(body: FaultBody, brokers: list[int]) -> tuple[RequestFilter | DiskF
     api = wanted.api
     if api is not None:
         _check_carried(api, wanted, effect)
+    elif effect.values is not None:
+        raise Refused("values: they are of the responses of one API, and the filter has none")
     return wanted, effect, Limits(body.first, body.after, body.probability, body.seed)
 
 
@@ -399,12 +405,13 @@ def _effect_of(body: EffectBody, direction: str) -> Effect:
     after_work = direction == "response" or body.lose_response
     return Effect(
         after_work, code, body.message, body.delay_ms, body.drop, body.lose_response, body.close, body.corrupt, body.truncate,
-        body.correlation_id, body.throttle_time_ms, body.unknown_tags, body.slow_disk_ms or 0,
+        body.correlation_id, body.throttle_time_ms, body.values, body.unknown_tags, body.slow_disk_ms or 0,
     )
 
 
 _EFFECTS = (
-    "error", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms", "unknown_tags", "slow_disk_ms",
+    "error", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms", "values", "unknown_tags",
+    "slow_disk_ms",
 )
 
 
@@ -430,6 +437,9 @@ def _check_carried(api: ApiKey, wanted: RequestFilter, effect: Effect) -> None:
         asked = wanted.versions or (APIS[api].min_version, APIS[api].max_version)
         if asked[1] < versions[0]:
             raise Refused(f"responses of {name} have throttle_time_ms from version {versions[0]} on")
+    for path, value in (effect.values or {}).items():
+        if problem := other_values.problem_of(f"{name}Response", path, value):
+            raise Refused(f"values: {problem}")
     if effect.has_unknown_tags and not APIS[api].is_flexible(wanted.versions[1] if wanted.versions else APIS[api].max_version):
         raise Refused(f"responses of {name} have no tagged fields in these versions")
     if effect.error is not None and wanted.parts and APIS[api].reads:

@@ -60,7 +60,7 @@ def fault(one: Fault) -> JsonObject:
         "error": None if effect.error is None else effect.error.name, "message": effect.message, "delay_ms": effect.delay_ms or None,
         "drop": effect.is_dropped or None, "lose_response": effect.is_lost or None, "close": effect.close,
         "corrupt": effect.is_corrupt or None, "truncate": effect.truncate, "correlation_id": effect.correlation_id,
-        "throttle_time_ms": effect.throttle_time_ms, "unknown_tags": effect.has_unknown_tags or None,
+        "throttle_time_ms": effect.throttle_time_ms, "values": effect.values, "unknown_tags": effect.has_unknown_tags or None,
         "slow_disk_ms": effect.slow_disk_ms or None,
     }
     return {

@@ -27,7 +27,7 @@ BUGS = (
         _throttled, {"brokers": 1},
     ),
     Bug(
-        "no-kafka-null-member", ("oleksiyk/kafka#177",), "no-kafka", "3.4.3", None, "K-01",
+        "no-kafka-null-member", ("oleksiyk/kafka#177",), "no-kafka", "3.4.4", None, "K-01",
         "leaves a group with a member id that is null", "A member may not join its group, and leaves.",
         _refused_member, {"brokers": 1},
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from klamm.conform.clients.client_lab import ClientLab
 from klamm.protocol import messages
 from klamm.replay.bug import Bug
@@ -11,16 +13,16 @@ KAFKA = "2.1.0"
 PARTITIONS = 200
 
 
-async def _give_ids(lab: ClientLab) -> None:
-    """Wait until brokers give producer ids: old releases go on without one."""
+async def given_id(lab: ClientLab) -> Any:
+    """Wait until brokers give producer ids: old releases go on without one. Returns the response with one."""
     request = messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
     plain = await lab.lab()
-    await plain.until(lambda: plain.ask(request), lambda response: response.error_code == 0)
+    return await plain.until(lambda: plain.ask(request), lambda response: response.error_code == 0)
 
 
 async def _lost_connections(lab: ClientLab) -> None:
     await lab.create()
-    await _give_ids(lab)
+    await given_id(lab)
     program = await lab.begin_client("produce", {"retries": "1", "retry.backoff.ms": "50"}, RECORDS=30, PAUSE_MS=50, KAFKA_VERSION=KAFKA)
     await lab.consumed(program, 5)
     lab.fault(api="Produce", topic=lab.topic, close="before", delay_ms=200, first=3)

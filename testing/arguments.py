@@ -48,6 +48,8 @@ class FaultArguments(TypedDict, total=False):
     correlation_id: int
     lose_response: bool
     throttle_time_ms: int
+    values: Mapping[str, Any]
+    """Values of fields of the response, by path: `{"topics.partitions.leaderId": 9}`."""
     unknown_tags: bool
     slow_disk_ms: int
     # how often

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ FILTER = (
 DISK_OPERATIONS = ("append", "flush", "read")
 EFFECT = (
     "error", "message", "delay_ms", "drop", "close", "corrupt", "truncate", "correlation_id", "lose_response", "throttle_time_ms",
-    "unknown_tags", "slow_disk_ms",
+    "values", "unknown_tags", "slow_disk_ms",
 )
 LIMITS = ("first", "after", "probability", "seed")
 
@@ -52,6 +53,10 @@ LIMITS = ("first", "after", "probability", "seed")
 @click.option("--correlation-id", type=int, metavar="N", help="Respond with this correlation id.")
 @click.option("--lose-response", is_flag=True, help="Process the request and do not respond.")
 @click.option("--throttle-time-ms", type=int, metavar="MS", help="Respond with this throttle time.")
+@click.option(
+    "--value", "values", multiple=True, metavar="PATH=JSON",
+    help="Respond with this value of a field, such as topics.partitions.leaderId=9.",
+)
 @click.option("--unknown-tags", is_flag=True, help="Respond with tagged fields that no client knows.")
 @click.option("--slow-disk-ms", type=int, metavar="MS", help="Let operations of logs wait this time, instead of requests.")
 @click.option("--first", type=int, metavar="N", help="Hit N requests, then no more. Default: all.")
@@ -70,12 +75,22 @@ def command(api: ControlApi, **options: Any) -> None:
     """
     options["api"] = options.pop("api_name")
     options["versions"] = _versions(options["versions"])
+    options["values"] = dict(map(_value, options["values"])) or None
     options["while_"] = _condition(options["while_"])
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     body: dict[str, Any] = {name: given[name] for name in LIMITS if name in given}
     body["filter"] = {name.rstrip("_"): given[name] for name in FILTER if name in given}
     body["effect"] = {name: given[name] for name in EFFECT if name in given}
     says("fault {id}")(api, api.call("add_fault", **body))
+
+
+def _value(text: str) -> tuple[str, Any]:
+    """Path and value of `--value`. Raises UsageError."""
+    path, _, value = text.partition("=")
+    try:
+        return path, json.loads(value)
+    except ValueError:
+        raise click.UsageError(f"--value: {text!r} is not PATH=JSON") from None
 
 
 def _condition(text: str | None) -> dict[str, object] | None:

@@ -29,8 +29,8 @@ def command(name: str | None, as_list: bool, as_json: bool) -> int:
     The releases come from their package registries into the user's cache folder: PyPI, npm, the Go module proxy. npm and Go are needed
     for clients in these languages. docs/museum.md has the table of all bugs.
 
-    The exit code is 0 if the rule sees the bug in the broken release and not in the mended one, 1 if not, or if a release cannot be
-    installed.
+    The exit code is 0 if the rule sees the bug in the broken release and not in the mended one, or, where no release is without the bug,
+    if it sees it. It is 1 if not, or if a release cannot be installed.
 
     \b
     klamm replay --list

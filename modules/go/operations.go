@@ -66,20 +66,21 @@ type WhileBody struct {
 	State  string `json:"state,omitempty"`
 }
 
-// EffectBody: What a fault does: one of these, and `delay_ms` with it or alone.
+// EffectBody: What a fault does: one of these, and `delay_ms` with it or alone. `values` gives fields of the response other values, by path, such as `topics.partitions.leaderId`; see docs/control.md.
 type EffectBody struct {
-	Error          any    `json:"error,omitempty"`
-	Message        string `json:"message,omitempty"`
-	DelayMs        *int64 `json:"delay_ms,omitempty"`
-	Drop           bool   `json:"drop,omitempty"`
-	Close          string `json:"close,omitempty"`
-	Corrupt        bool   `json:"corrupt,omitempty"`
-	Truncate       *int64 `json:"truncate,omitempty"`
-	CorrelationID  *int64 `json:"correlation_id,omitempty"`
-	LoseResponse   bool   `json:"lose_response,omitempty"`
-	ThrottleTimeMs *int64 `json:"throttle_time_ms,omitempty"`
-	UnknownTags    bool   `json:"unknown_tags,omitempty"`
-	SlowDiskMs     *int64 `json:"slow_disk_ms,omitempty"`
+	Error          any            `json:"error,omitempty"`
+	Message        string         `json:"message,omitempty"`
+	DelayMs        *int64         `json:"delay_ms,omitempty"`
+	Drop           bool           `json:"drop,omitempty"`
+	Close          string         `json:"close,omitempty"`
+	Corrupt        bool           `json:"corrupt,omitempty"`
+	Truncate       *int64         `json:"truncate,omitempty"`
+	CorrelationID  *int64         `json:"correlation_id,omitempty"`
+	LoseResponse   bool           `json:"lose_response,omitempty"`
+	ThrottleTimeMs *int64         `json:"throttle_time_ms,omitempty"`
+	Values         map[string]any `json:"values,omitempty"`
+	UnknownTags    bool           `json:"unknown_tags,omitempty"`
+	SlowDiskMs     *int64         `json:"slow_disk_ms,omitempty"`
 }
 
 // NewBrokerBody: One more broker, with these configs besides those of all brokers.

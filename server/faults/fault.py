@@ -101,6 +101,8 @@ class Effect:
     correlation_id: int | None = None
     """Is added to the correlation id of the response."""
     throttle_time_ms: int | None = None
+    values: Mapping[str, Any] | None = None
+    """Values of fields of the response, by path: see `other_values.py`."""
     has_unknown_tags: bool = False
     """The response has tagged fields that no client knows, in its header and at its end, if its version has tagged fields."""
     slow_disk_ms: int = 0

@@ -19,6 +19,7 @@ from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.faults import message_parts
 from klamm.server.faults.fault import BrokerFaults, Fault, Hit, RequestFilter
 from klamm.server.faults.message_parts import Wanted
+from klamm.server.faults.other_values import with_values
 from klamm.server.requests.changed_frame import ChangedFrame
 from klamm.server.requests.context import ClosedOnPurpose
 
@@ -238,6 +239,8 @@ class _Struck:
             return None
         if effect.throttle_time_ms is not None:
             response = self._message(response)._replace(throttle_time_ms=effect.throttle_time_ms)
+        if effect.values is not None:
+            response = with_values(self._message(response), ctx.api_version, effect.values)
         is_whole = effect.close not in ("amid", "after") and not effect.is_corrupt and effect.truncate is None
         if is_whole and effect.correlation_id is None and not effect.has_unknown_tags:
             return response

@@ -215,6 +215,7 @@ EFFECTS: dict[str, tuple[dict[str, Any], Reaction]] = {
     "correlation id": ({"correlation_id": 5}, other_number),
     "lose the response": ({"lose_response": True}, lost),
     "throttle time": ({"throttle_time_ms": 321}, throttled),
+    "values": ({"values": {"throttleTimeMs": 321}}, throttled),
     "unknown tags": ({"unknown_tags": True}, with_tags),
 }
 

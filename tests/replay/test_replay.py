@@ -82,7 +82,9 @@ def test_a_release_that_another_run_installed_meanwhile_is_used(tmp_path: Path, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", ["librdkafka-fetch-12", "kafka-python-throttle", "kafka-fetch-error-layout"])
+@pytest.mark.parametrize(
+    "name", ["librdkafka-fetch-12", "kafka-python-throttle", "kafka-fetch-error-layout", "redpanda-leader-epoch-zero", "nisshi-sync-group"]
+)
 def test_a_bug_is_replayed(zookeeper: str, name: str) -> None:
     broken, mended = played(BUGS[name], f"{zookeeper}/{unique_name('replay')}")
     assert is_shown(broken, mended), (broken, mended)

@@ -65,7 +65,7 @@ export interface WhileBody {
   state?: 'controller' | 'down' | 'paused' | 'running' | null
 }
 
-/** What a fault does: one of these, and `delay_ms` with it or alone. */
+/** What a fault does: one of these, and `delay_ms` with it or alone. `values` gives fields of the response other values, by path, such as `topics.partitions.leaderId`; see docs/control.md. */
 export interface EffectBody {
   error?: string | number | null
   message?: string | null
@@ -77,11 +77,12 @@ export interface EffectBody {
   correlation_id?: number | null
   lose_response?: boolean
   throttle_time_ms?: number | null
+  values?: Record<string, unknown> | null
   unknown_tags?: boolean
   slow_disk_ms?: number | null
 }
 
-export const EFFECT_FIELDS: ReadonlyArray<string> = ['error', 'message', 'delay_ms', 'drop', 'close', 'corrupt', 'truncate', 'correlation_id', 'lose_response', 'throttle_time_ms', 'unknown_tags', 'slow_disk_ms']
+export const EFFECT_FIELDS: ReadonlyArray<string> = ['error', 'message', 'delay_ms', 'drop', 'close', 'corrupt', 'truncate', 'correlation_id', 'lose_response', 'throttle_time_ms', 'values', 'unknown_tags', 'slow_disk_ms']
 
 /** One more broker, with these configs besides those of all brokers. */
 export interface NewBrokerBody {

@@ -201,13 +201,13 @@ def test_the_options_of_fault_are_the_fields_of_its_body() -> None:
     "effect",
     [
         ("--error", "NOT_LEADER_OR_FOLLOWER"), ("--delay-ms", "5"), ("--drop",), ("--close", "amid"), ("--corrupt",), ("--truncate", "7"),
-        ("--correlation-id", "5"), ("--lose-response",), ("--throttle-time-ms", "3"),
+        ("--correlation-id", "5"), ("--lose-response",), ("--throttle-time-ms", "3"), ("--value", "throttleTimeMs=3"),
     ],
     ids=lambda effect: effect[0][2:],
 )
 def test_every_effect_is_taken_by_the_api(cluster: Cluster, effect: tuple[str, ...]) -> None:
     made = in_json("fault", "--api", "Produce", "--client-id", "nobody", *effect)
-    name = effect[0][2:].replace("-", "_")
+    name = effect[0][2:].replace("-", "_").replace("value", "values")
     assert name in in_json("faults", made["id"])["effect"]
 
 

@@ -168,7 +168,7 @@ public final class Bodies {
         }
     }
 
-    /** What a fault does: one of these, and `delay_ms` with it or alone. */
+    /** What a fault does: one of these, and `delay_ms` with it or alone. `values` gives fields of the response other values, by path, such as `topics.partitions.leaderId`; see docs/control.md. */
     public static final class EffectBody extends Body {
         public EffectBody error(Object value) {
             set("error", value);
@@ -208,6 +208,10 @@ public final class Bodies {
         }
         public EffectBody throttleTimeMs(long value) {
             set("throttle_time_ms", value);
+            return this;
+        }
+        public EffectBody values(Map<String, ?> value) {
+            set("values", value);
             return this;
         }
         public EffectBody unknownTags(boolean value) {
