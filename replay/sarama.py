@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.conform.clients.client_lab import ClientLab
+from klamm.conform.clients.client_lab import END, ClientLab
 from klamm.protocol import messages
 from klamm.replay.bug import Bug
 
@@ -45,6 +45,21 @@ async def _throttled(lab: ClientLab) -> None:
     await lab.client("produce", config, RECORDS=10, PAUSE_MS=20, KAFKA_VERSION=KAFKA)
 
 
+async def _second_leader(lab: ClientLab) -> None:
+    await lab.create(replicas=[[2, 1]])
+    await lab.cluster.kill_broker(2)
+    await lab.write("0")
+    client = await lab.lab()
+    epoch = (await client.metadata(lab.topic)).topics[0].partitions[0].leader_epoch
+    asked = messages.OffsetCommitRequest
+    row = asked.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_leader_epoch=epoch, committed_metadata="")
+    request = asked(group_id=lab.group, topics=[asked.OffsetCommitRequestTopic(name=lab.topic, partitions=[row])])
+    coordinator = await client.coordinator(lab.group)
+    await client.until(lambda: coordinator.ask(request, 7), lambda response: response.topics[0].partitions[0].error_code == 0)
+    await lab.write("1", END)
+    await lab.client("group", KAFKA_VERSION=KAFKA)
+
+
 BUGS = (
     Bug(
         "sarama-lost-broker", ("IBM/sarama#1661",), "shopify-sarama", "1.26.1", "1.27.0", "P-02",
@@ -61,5 +76,11 @@ BUGS = (
         "sarama-throttle", ("IBM/sarama#2536",), "sarama", "1.40.1", "1.41.2", "X-02",
         "does not wait as long as a response asks (KIP-219)", "Four responses to Produce have a throttle time of 400 ms.",
         _throttled, {"brokers": 1},
+    ),
+    Bug(
+        "sarama-leader-epoch-zero", ("IBM/sarama#2694", "IBM/sarama#2705"), "sarama", "1.41.2", "1.42.1", "K-09",
+        "commits offsets with leader epoch 0, whatever the epoch of the records",
+        "The leader of a topic dies; then a group has a committed offset, and a member reads.",
+        _second_leader, {"brokers": 2, "config": {"offsets.topic.replication.factor": "1"}},
     ),
 )

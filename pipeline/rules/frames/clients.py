@@ -109,7 +109,20 @@ SELECT run_id, node_id, conn_id, seq,
     if(leader_epoch > highest, concat('client ', coalesce(client_id, ''), ' commits offset ', committed_offset, ' of ', topic, '-',
         partition, ' with leader epoch ', leader_epoch, ', and the highest one is ', highest), NULL) AS detail,
     array(struct(node_id, seq), struct(last_node AS node_id, last_seq AS seq)) AS evidence
-FROM known LEFT ANTI JOIN gappy USING (run_id, node_id) WHERE highest IS NOT NULL"""
+FROM known LEFT ANTI JOIN gappy USING (run_id, node_id) WHERE highest IS NOT NULL
+UNION ALL
+SELECT run_id, node_id, conn_id, seq,
+    if(leader_epoch < before.leader_epoch, concat('client ', client_id, ' commits offset ', committed_offset, ' of ', topic, '-', partition,
+        ' with leader epoch ', leader_epoch, ', and has read a batch before it of leader epoch ', before.leader_epoch), NULL),
+    array(struct(node_id, before.seq), struct(node_id, seq))
+FROM (
+    SELECT c.run_id, c.node_id, c.conn_id, c.seq, c.client_id, c.topic, c.partition, c.committed_offset, c.leader_epoch,
+        max(struct(b.leader_epoch, b.answer_seq AS seq)) AS before
+    FROM committed_epochs c JOIN fetched_batches b ON b.run_id = c.run_id AND b.node_id = c.node_id AND b.topic = c.topic
+        AND b.partition = c.partition AND b.last_offset < c.committed_offset AND b.answer_seq < c.seq AND b.leader_epoch < 2147483648
+    JOIN (SELECT run_id, node_id, seq, client_id FROM fields WHERE api_key = {ApiKey.FETCH} AND dir = 1) f ON f.run_id = b.run_id
+        AND f.node_id = b.node_id AND f.seq = b.answer_seq AND f.client_id = c.client_id
+    GROUP BY ALL)"""
 
 _FEATURES = f"""
 WITH told AS (
@@ -142,8 +155,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "K-09", "warn", "The leader epoch of a committed offset is not above all that controllers told of the partition, nor above that "
-        "of a batch from that offset on.", "KIP-320",
-        ("committed_epochs", "partition_state", "gappy", "fetched_batches", *SAME_LOG), _COMMITTED, about="committed_epochs",
+        "of a batch from that offset on, nor below that of a batch before it that the client has read.", "KIP-320",
+        ("committed_epochs", "partition_state", "gappy", "fetched_batches", "fields", *SAME_LOG), _COMMITTED, about="committed_epochs",
         is_across=True, needs=(messages_of(ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT),),
     ),
     Rule(

@@ -152,7 +152,7 @@ def an_offset_is_committed_with_the_epoch_of_its_records(run: Run) -> None:
     read_batch(journal, 4)
 
 
-@silent("K-09")
+@good("K-09")
 def what_metadata_says_after_a_commit_is_old(run: Run) -> None:
     journal = run.journal()
     metadata(journal, 3)
@@ -168,6 +168,27 @@ def records_behind_a_commit_are_of_another_leader(run: Run) -> None:
     commit(journal, 4)
     metadata(journal, 3, conn=3)
     read_batch(journal, 4)
+
+
+@good("K-09")
+def an_offset_is_committed_with_the_epoch_of_the_batch_that_was_read_before_it(run: Run) -> None:
+    journal = run.journal()
+    read_batch(journal, 3, epoch=5)
+    commit(journal, 5)
+
+
+@silent("K-09")
+def a_batch_is_read_after_the_commit_of_an_offset_behind_it(run: Run) -> None:
+    journal = run.journal()
+    commit(journal, 4)
+    read_batch(journal, 3, epoch=5)
+
+
+@bad("K-09")
+def an_offset_is_committed_with_an_older_epoch_than_the_batch_that_was_read_before_it(run: Run) -> int:
+    journal = run.journal()
+    read_batch(journal, 3, epoch=5)
+    return commit(journal, 0)
 
 
 @bad("K-09")
