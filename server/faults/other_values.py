@@ -14,7 +14,7 @@ from typing import Any
 
 from klamm.protocol.json_form import from_json, to_json
 from klamm.protocol.messages import message_type
-from klamm.protocol.schema import Field
+from klamm.protocol.schema import Field, Struct
 
 _TYPES = {"bool": bool, "float64": float, "string": str, "uuid": str, "bytes": str, "records": str}
 """Types in JSON; those of all other fields are whole numbers."""
@@ -35,15 +35,16 @@ def _give(node: dict[str, Any], steps: list[Any], value: Any) -> None:
         if name in node:
             node[name] = value
         return
-    rows = node.get(name) or ()
-    for row in rows if isinstance(rows, list) else (rows,):
+    rows: Any = node.get(name) or []
+    for row in rows if isinstance(rows, list) else [rows]:
         if key is None or str(row.get(key)) == wanted:
             _give(row, steps[1:], value)
 
 
 def problem_of(response: str, path: str, value: Any) -> str | None:
     """What is wrong with a path of a response or with the value of the field there; None if nothing is."""
-    struct, field = message_type(response).schema.root, None
+    struct: Struct | None = message_type(response).schema.root
+    field: Field | None = None
     for step in path.split("."):
         matched = _STEP.fullmatch(step)
         field = None if struct is None or matched is None else next((each for each in struct.fields if each.name == matched[1]), None)
