@@ -30,13 +30,23 @@ class SparkWorkers:
 
     def do(self, work: Callable[[T], R], tasks: Sequence[T], ended: Callable[[int], None] = lambda _: None) -> list[R]:
         """What the function returns for each task, as one job; `ended` is called with the number of tasks that have ended since its last
-        call."""
+        call, at last with those of which Spark did not say it in time."""
         if not tasks:
             return []
         numbers = self._spark.range(0, len(tasks), 1, min(len(tasks), MOST_PARTITIONS))
         done = numbers.mapInArrow(partial(_done, work, list(tasks)), "outcome binary")
-        with ended_tasks(self._spark, ended):
-            return [pickle.loads(row.outcome) for row in done.collect()]
+        told = 0
+
+        def tell(count: int) -> None:
+            nonlocal told
+            told += count
+            ended(count)
+
+        with ended_tasks(self._spark, tell):
+            outcomes = [pickle.loads(row.outcome) for row in done.collect()]
+        if told < len(tasks):
+            ended(len(tasks) - told)
+        return outcomes
 
 
 def _done(work: Callable[[T], R], tasks: Sequence[T], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
