@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from klamm.pipeline.gold_tables.parts import GoldTask, Made, batch_of
-from klamm.pipeline.gold_tables.queries import INPUTS, NEEDS, query_of
+from klamm.pipeline.gold_tables.queries import INPUTS, query_of
 from klamm.pipeline.lake import table_parts
 from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.tables import WINDOW, Table, ddl
 from klamm.pipeline.lake.windows import WindowPart
-from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.runner import Begin, Reader, judge_lake, no_steps
 
 if TYPE_CHECKING:
@@ -28,16 +26,9 @@ def made_by_spark(spark: SparkSession, lake: Lake, task: GoldTask, begin: Begin 
         for part in task.parts(table):
             entries.extend(table_parts.write(lake, table, _rows(spark, table, part), batch_of(part)))
 
-    readers = _readers(Contents(lake, task.runs, (), window=task.window), build)
+    readers = [Reader(inputs, partial(build, table)) for table, inputs in INPUTS.items()]
     judgement = judge_lake(spark, lake, task.runs, readers=readers, window=task.window, begin=begin)
     return Made(entries, judgement)
-
-
-def _readers(contents: Contents, build: Callable[[Table], None]) -> list[Reader]:
-    """What makes the tables that have something to be made of."""
-    silver = contents.rows
-    made = [table for table, names in INPUTS.items() if silver.get(names[0], 1) and not contents.lacks(NEEDS.get(table, ()))]
-    return [Reader(INPUTS[table], partial(build, table)) for table in made]
 
 
 def _rows(spark: SparkSession, table: Table, part: WindowPart | None) -> DataFrame:

@@ -178,7 +178,7 @@ INPUTS: dict[Table, tuple[str, ...]] = {
     OFFSET_COMMITS: (COMMITS.name,),
     TRANSACTIONS: (TRANSACTIONS_TOLD.name, TXN_MARKERS.name),
 }
-"""The views that the queries read, of silver or prepared for rules. If the first is a view of silver without rows, the table has none."""
+"""The views that the queries read, of silver or prepared for rules."""
 
 NEEDS: dict[Table, tuple[Need, ...]] = {
     GROUP_GENERATIONS: GROUP_JOINS.needs, OFFSET_COMMITS: COMMITS.needs, TRANSACTIONS: TRANSACTIONS_TOLD.needs,

@@ -1,7 +1,7 @@
 """Judges the rows of a database by the rules: the queries of `pipeline/rules`, executed by DuckDB.
 
 A view is a table that is made before the first rule that reads it and dropped after the last one. Rules and views without anything to look
-at are left out, as in a judgement by Spark.
+at are left out.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.lake import spark_views
 from klamm.pipeline.lake.folder import Lake
+from klamm.pipeline.lake.tables import SILVER
 from klamm.pipeline.lake.windows import FINAL, Window, filled, windows
-from klamm.pipeline.rules.contents import SEEN_INPUTS, Contents, Seen, lacking, seen_of
+from klamm.pipeline.rules.contents import SEEN_INPUTS, Seen, lacking, seen_of
 from klamm.pipeline.rules.judgement_plan import in_order, needed, prepare
 from klamm.pipeline.rules.record import JUDGED_COLUMNS, JUDGED_SCHEMA, Rule, View, with_names
 from klamm.pipeline.spark.session import with_settings
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 KEPT = 1000
 """Number of violations of one rule in one run that are named; all are counted."""
+
+PARTITION_ROWS = 1_000_000
+"""The most rows of a partition on average: to sort a million takes some hundred megabytes."""
 
 JOBS_AT_ONCE = 3
 """One more than a small machine has cores, because some jobs wait for Python's workers."""
@@ -157,10 +161,10 @@ def judge_lake(
     read = (read_by(judging) | INPUTS_READ).union(*(reader.inputs for reader in readers))
     empty = spark_views.views(spark, lake, runs, read, window)
     names = runs if window is None else [part.name for part in window.parts]
-    contents = Contents(lake, runs, empty, window=window)
-    partitions = max(int(spark.conf.get(SHUFFLE_PARTITIONS) or 0), contents.partitions())
+    largest = max(spark_views.rows_seen(lake, table, runs, window) for table in SILVER)
+    partitions = max(int(spark.conf.get(SHUFFLE_PARTITIONS) or 0), -(-largest // PARTITION_ROWS))
     with with_settings(spark, {SHUFFLE_PARTITIONS: str(partitions)}):
-        return judge(spark, names, judging, contents, readers, window, begin)
+        return judge(spark, names, judging, empty, readers, window, begin)
 
 
 def judge_runs(lake: Lake, runs: Sequence[str], judge_some: Callable[[Sequence[str], Window | None], Judgement]) -> Judgement:
@@ -180,19 +184,19 @@ def judge(
     spark: SparkSession,
     runs: Sequence[str],
     chosen: Iterable[Rule] | None = None,
-    contents: Contents | None = None,
+    empty: Collection[str] = (),
     others: Sequence[Reader] = (),
     window: Window | None = None,
     begin: Begin = no_steps,
 ) -> Judgement:
     """Judge what the session's views hold (`views`), which are the rows of `runs`, by all rules or the chosen ones.
 
-    With `contents`, rules without anything to look at are left out.
+    `empty` are views that have no row: queries that only look at the rows of one are left out.
     """
     judging = list(rules().values() if chosen is None else chosen)
     known = views(window)
-    none = set() if contents is None else _without_rows(known, contents)
-    jobs = _jobs([part for rule in judging if contents is None or not contents.lacks(rule.needs) for part in rule.parts])
+    none = set(empty)
+    jobs = _jobs([part for rule in judging for part in rule.parts])
     seen: list[tuple[str, str]] = []
     others = [*others, Reader((SEEN_INPUTS.name,), lambda: seen.extend(map(tuple, spark.table(SEEN_INPUTS.name).collect())))]
     inputs = [{name for rule in job for name in rule.reads} for job in jobs] + [set(other.inputs) for other in others]
@@ -245,10 +249,6 @@ def in_order_of_place(stats: Iterable[Stat], verdicts: Iterable[Verdict]) -> Jud
         return one.run_id, one.rule, one.node_id, one.seq, one.detail, one.evidence
 
     return Judgement(sorted(stats), sorted(verdicts, key=place))
-
-
-def _without_rows(known: Mapping[str, View], contents: Contents) -> set[str]:
-    return {*contents.empty, *(view.name for view in known.values() if contents.lacks(view.needs))}
 
 
 def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import pickle
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +12,6 @@ import pytest
 
 from klamm.pipeline.lake.spark_views import views
 from klamm.pipeline.rules import runner
-from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.silver import build_silver
 from klamm.pipeline.spark.tasks import SparkWorkers
@@ -56,7 +54,7 @@ def judgement(
     flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]],
     faulty: Faulty,
 ) -> Judgement:
-    """The judgement of all fixtures, and of the faults, by all rules, none left out because it needs what is not there.
+    """The judgement of all fixtures, and of the faults, by all rules.
 
     Of several processes with the same lakes the first one judges.
     """
@@ -64,7 +62,7 @@ def judgement(
     def judged() -> Judgement:
         spark, lake = request.getfixturevalue("spark"), request.getfixturevalue("silver_lake")
         runs = [*sorted(FIXTURES), "faults"]
-        return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)))
+        return runner.judge(spark, runs, empty=views(spark, lake, runs))
 
     if not hasattr(request.config, "workerinput"):
         return judged()
@@ -78,13 +76,6 @@ def of_the_first(file: Path, judged: Callable[[], Judgement]) -> Judgement:
         if not file.exists():
             file.write_bytes(pickle.dumps(judged()))
         return cast("Judgement", pickle.loads(file.read_bytes()))
-
-
-class Whatever(Contents):
-    """Contents that lack nothing."""
-
-    def lacks(self, needs: Collection[Need]) -> bool:
-        return False
 
 
 def into_silver(spark: Any, lake: Path) -> None:

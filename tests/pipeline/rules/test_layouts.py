@@ -7,37 +7,52 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline.lake.spark_views import views
+from klamm.pipeline.lake.spark_views import rows_seen, views
+from klamm.pipeline.lake.tables import SILVER
+from klamm.pipeline.quick.judge import TableContents
+from klamm.pipeline.quick.lake_gold import load
+from klamm.pipeline.quick.tables import opened
 from klamm.pipeline.rules import runner
-from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.judgement_plan import in_order
-from klamm.pipeline.rules.runner import Judgement, Reader
+from klamm.pipeline.rules.runner import Judgement, Reader, Stat
 from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
+from klamm.tests.pipeline.in_duckdb import silver
 from klamm.tests.pipeline.rules.fixtures import FIXTURES
+
+
+def contents_of(lake: Path, run: str) -> TableContents:
+    """What the tables of silver have of a run."""
+    database = opened("1g", str(lake))
+    load(database, lake, [run], None)
+    return TableContents(database)
 
 
 @pytest.mark.slow
 def test_what_a_rule_needs_is_there_wherever_it_was_exercised(judgement: Judgement, silver_lake: Path) -> None:
     rules, prepared = runner.rules(), runner.views()
+    exercised: dict[str, list[Stat]] = {}
     for stat in judgement.stats:
-        contents = Contents(silver_lake, [stat.run_id], ())
-        rule = rules[stat.rule]
         if stat.checked > 0:
+            exercised.setdefault(stat.run_id, []).append(stat)
+    for run, stats in exercised.items():
+        contents = contents_of(silver_lake, run)
+        for stat in stats:
+            rule = rules[stat.rule]
             assert not contents.lacks(rule.needs), stat
             if rule.about in prepared:
                 assert not contents.lacks(prepared[rule.about].needs), stat
 
 
-@pytest.mark.slow
-def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(silver_lake: Path) -> None:
-    contents = Contents(silver_lake, ["W-01-good"], ())
+def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(tmp_path: Path) -> None:
+    FIXTURES[next(run for run in sorted(FIXTURES) if run.startswith("W-01-good"))].into(tmp_path)
+    contents = TableContents(silver(tmp_path))
     lacking = {rule.id for rule in runner.rules().values() if contents.lacks(rule.needs)}
     assert {"W-06", "R-01", "R-02", "R-03", "B-01", "X-01"} <= lacking
     assert {name for name, view in runner.views().items() if contents.lacks(view.needs)} == {
-        "acknowledged", "alters", "commits", "committed_epochs", "committed_reads", "controller_requests", "elected", "fetch_calls",
-        "fetched_offsets", "group_calls", "group_ends",
-        "group_joins", "lasting", "log_changes", "log_ends", "member_calls", "ordered_batches", "repeated_batches",
-        "sequenced", "session_steps", "transactions_told", "txn_batches", "txn_calls", "txn_commits", "txn_markers", "written",
+        "acknowledged", "alters", "commits", "committed_epochs", "committed_reads", "controller_requests", "deleted_topics", "elected",
+        "fetch_calls", "fetched_batches", "fetched_offsets", "group_calls", "group_ends", "group_joins", "lasting", "log_changes",
+        "log_ends", "member_beats", "member_calls", "ordered_batches", "repeated_batches", "sequenced", "session_steps",
+        "transactions_told", "txn_batches", "txn_calls", "txn_commits", "txn_markers", "written",
     }
 
 
@@ -61,7 +76,8 @@ def test_a_judgement_of_many_rows_has_more_partitions(
     session = spark.newSession()
     runs, before = [*sorted(FIXTURES)[::10], "faults"], session.conf.get(SHUFFLE_PARTITIONS)
     seen: list[str] = []
-    monkeypatch.setattr("klamm.pipeline.rules.contents.PARTITION_ROWS", -(-Contents(silver_lake, runs, ()).rows["headers"] // 5))
+    largest = max(rows_seen(silver_lake, table, runs) for table in SILVER)
+    monkeypatch.setattr(runner, "PARTITION_ROWS", -(-largest // 5))
     reader = Reader(("headers",), lambda: seen.append(session.conf.get(SHUFFLE_PARTITIONS)))
     judged = runner.judge_lake(session, silver_lake, runs, [runner.rules()[name] for name in ("W-01", "W-03", "W-10")], [reader])
     expected = judgement.by(["W-01", "W-03", "W-10"])

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline.lake.column_types import arrow_type
-from klamm.pipeline.lake.tables import SILVER, Table
 from klamm.pipeline.spark import settings
 from klamm.pipeline.spark.settings import SETTINGS, Kind, Setting, When, chosen, jvm_flags
 
@@ -40,22 +38,6 @@ def test_a_row_has_a_reason_and_gains_enough_if_it_is_there_for_speed(row: Setti
 
 HADOOP = "spark.hadoop."
 """Keys that begin so are passed on to Hadoop and what reads its files, and are in no table of Spark's."""
-
-
-@pytest.mark.parametrize("table", SILVER, ids=lambda table: table.name)
-def test_spark_reads_each_table_of_silver_in_batches(table: Table) -> None:
-    """It reads a table row by row that has more columns than this, those in structs counted."""
-    (limit,) = (int(row.value) for row in SETTINGS if row.key == "spark.sql.codegen.maxFields")
-    assert sum(_columns_within(arrow_type(column.type)) for column in table.columns) <= limit
-
-
-def _columns_within(kind: Any) -> int:
-    """As Spark counts them."""
-    import pyarrow as pa
-
-    if pa.types.is_list(kind):
-        return _columns_within(kind.value_type)
-    return sum(_columns_within(field.type) for field in kind) if pa.types.is_struct(kind) else 1
 
 
 def test_a_key_is_set_once_in_each_case() -> None:
