@@ -18,10 +18,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.journal.columns import Column, Direction
+from klamm.journal.columns import Column, Direction, Flag
 from klamm.pipeline.decode.fields import ALWAYS, Reader, Values
 from klamm.pipeline.decode.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, listed_brokers, partition_states
-from klamm.pipeline.decode.flaw_finders import reader
+from klamm.pipeline.decode.flaw_finders import part_reader, reader
 from klamm.pipeline.decode.frame_decoder import Plan, Reason, decode_frame, plan
 from klamm.pipeline.decode.json_codec import Body, Decode
 from klamm.pipeline.decode.reencoding import difference, is_sampled, is_second_sampled
@@ -262,7 +262,8 @@ def _decode_rows(
                 else:
                     texts[number] = text
                     if read_fields is not None and same not in known:
-                        field_counts[number] = _add_fields(fields, read_fields(kind[2], body, text))
+                        read = part_reader(is_request, kind[1]) if flags & Flag.CUT else read_fields
+                        field_counts[number] = _add_fields(fields, read(kind[2], body, text))
                     if is_sent and left == 0 and is_sampled(seq):
                         made["err"][number] = difference(*kind, frame, second=is_second_sampled(seq))
             except Exception as error:  # noqa: BLE001 as in `decode_frame`

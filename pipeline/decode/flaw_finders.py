@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from klamm.pipeline.decode import cluster_flaws, group_flaws, record_flaws
 from klamm.pipeline.decode.fields import READERS, Reader, Values
 from klamm.pipeline.decode.flaws import Finder
@@ -26,8 +28,26 @@ FINDERS: dict[tuple[bool, int], Finder] = {
 """Whether it is a request, and API key → what finds flaws in its bodies."""
 
 
+OF_PARTS = {(True, ApiKey.PRODUCE), (False, ApiKey.FETCH)}
+"""Whose finders say only what holds of a body of which the journal kept the first bytes."""
+
+
+@cache
+def part_reader(is_request: bool, key: int) -> Reader:
+    """What reads bodies of which the journal kept the first bytes: a body that ends too early is none."""
+    read = reader(is_request, key) if (is_request, key) in OF_PARTS else READERS.get((is_request, key))
+
+    def read_part(version: int, body: Body, text: bytes) -> Values | None:
+        try:
+            return None if read is None else read(version, body, text)
+        except KeyError:
+            return {"has_body": False}
+
+    return read_part
+
+
 def reader(is_request: bool, key: int) -> Reader | None:
-    """What reads the bodies of an API for the table `fields`, and finds their flaws; None if no rule looks at them."""
+    """What reads the whole bodies of an API for the table `fields`, and finds their flaws; None if no rule looks at them."""
     read, find = READERS.get((is_request, key)), FINDERS.get((is_request, key))
     if find is None:
         return read

@@ -106,7 +106,10 @@ def _transactions(value: bytes | memoryview, size: int) -> Body:
         is_transactional = is_transactional or bool(attributes & _TRANSACTIONAL)
         batch = {"offset": offset, "producerId": producer_id}
         if attributes & _CONTROL:
-            markers.append(batch | {"isCommit": bytes(value[at + _TYPE : at + _TYPE + 2]) == b"\0\1"})
+            kind = bytes(value[at + _TYPE : at + _TYPE + 2])
+            if len(kind) < 2:  # the journal cut the frame before it
+                break
+            markers.append(batch | {"isCommit": kind == b"\0\1"})
         else:
             batches.append(batch)
         at = end

@@ -18,8 +18,8 @@ _OF_BATCHES = 3
 """Version of Produce since which records are one batch of magic 2 (KIP-98)."""
 _WRITTEN = (0, 3, 6, 7, 20, 46, 56)
 """Codes that come with a base offset: the records were written before the wait for replicas failed, or before this request."""
-_HEAD_TEXT = 40
-"""Characters of base64 that have what `_BATCH` reads, 27 bytes, whole."""
+_HEAD_BYTES, _HEAD_TEXT = 27, 40
+"""Bytes that `_BATCH` reads, and characters of base64 that have them whole."""
 
 
 def produce(version: int, body: Body) -> Iterator[Flaw]:
@@ -35,13 +35,22 @@ def produce(version: int, body: Body) -> Iterator[Flaw]:
             size = records["size"] if records else 0
             yield "K-04", f"{name}-{index} has {size} bytes of records, which is not a batch"
             continue
-        _, length, magic, last = _BATCH(b64decode(records["head"][:_HEAD_TEXT]))
+        header = _header(records)
+        if header is None:
+            continue
+        _, length, magic, last = header
         if magic != 2:
             yield "K-04", f"{name}-{index} has records of magic {magic} in version {version}"
         elif length + _BEFORE_LENGTH_ENDS != records["size"]:
             yield "K-04", f"{name}-{index} has {records['size']} bytes of records, and its batch {length + _BEFORE_LENGTH_ENDS}"
         elif last < 0:
             yield "K-04", f"{name}-{index} has a batch whose last offset is {last}"
+
+
+def _header(records: Any) -> tuple[int, ...] | None:
+    """What `_BATCH` reads; None if the journal cut the frame before its end."""
+    head = b64decode(records["head"][:_HEAD_TEXT])
+    return _BATCH(head) if len(head) >= _HEAD_BYTES else None
 
 
 def produced(version: int, body: Body) -> Iterator[Flaw]:
@@ -73,7 +82,7 @@ def fetched(version: int, body: Body) -> Iterator[Flaw]:
     """F-01, F-03, and F-02 unless the request asked for committed records."""
     for topic in body.get("responses") or ():
         for row in topic.get("partitions") or ():
-            if row["errorCode"] == 0:
+            if row.get("errorCode") == 0:
                 yield from _fetched(f"{topic.get('topic') or topic.get('topicId')}-{row['partitionIndex']}", row)
 
 
@@ -87,8 +96,9 @@ def _fetched(name: str, row: Any) -> Iterator[Flaw]:
         if row.get(field, 0) < 0:
             yield "F-01", f"{name} has {what} {row[field]} without an error"
     records = row.get("records")
-    if records and records["size"] >= HEADER_BYTES:
-        offset, _, magic, last = _BATCH(b64decode(records["head"][:_HEAD_TEXT]))
+    header = _header(records) if records and records["size"] >= HEADER_BYTES else None
+    if header is not None:
+        offset, _, magic, last = header
         if magic == 2 and (offset < 0 or last < 0):
             yield "F-03", f"{name} has a batch from {offset} whose last offset is {last} higher"
 

@@ -20,6 +20,7 @@ from klamm.pipeline.decode.json_codec import RECORDS_KEPT
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.json_form import to_json
+from klamm.protocol.records.record import Record, encode_batch
 from klamm.protocol.schema import attribute_name
 from klamm.protocol.second_opinion import other_class
 from klamm.tests.pipeline.decode.frame_samples import FrameSample, frame_of, recorded
@@ -156,6 +157,21 @@ def test_records_that_were_cut_keep_their_size() -> None:
     assert kept["index"] == 3
     assert kept["records"]["size"] == 200
     assert bytes(range(200)).startswith(base64.b64decode(kept["records"]["head"]))
+
+
+def test_a_marker_whose_type_the_journal_cut_is_not_told() -> None:
+    Response = messages.FetchResponse
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    batch = encode_batch([Record(0, 0, None, b"v")], base_offset=0, attributes=0x10, **producer)
+    marker = encode_batch([Record(1, 0, b"\0\0\0\1", bytes(6))], base_offset=1, attributes=0x30, **producer)
+    partition = Response.PartitionData(records=batch + marker)
+    row = frame_of("FetchResponse", 12, Response(responses=[Response.FetchableTopicResponse(topic="t", partitions=[partition])]))
+    told = []
+    for size in range(len(row.frame) - len(marker), len(row.frame)):
+        body, *_ = decode_frame(*row[:3], Flag.CUT, row.frame[:size])
+        assert body is not None
+        told += [kind["isCommit"] for kind in body["responses"][0]["partitions"][0]["records"]["markers"]]
+    assert set(told) == {True}
 
 
 LENGTH_2 = b"\0\0\0\2"

@@ -99,6 +99,15 @@ def test_a_frame_of_which_only_the_header_was_kept_has_a_row_without_a_body() ->
     assert {name: value for name, value in decoded["fields"][0].items() if value is not None} == {"has_body": False}
 
 
+def test_a_frame_that_the_journal_cut_anywhere_is_not_malformed() -> None:
+    largest = {row[:2]: row for row in sorted(recorded(), key=lambda row: len(row.frame)) if len(row.frame) < 1200}
+    rows = [row._replace(frame=row.frame[:size]) for row in largest.values() for size in range(14, len(row.frame), 3)]
+    cut = batch(rows)
+    cut = cut.set_column(cut.schema.get_field_index("flags"), "flags", pa.array([2] * len(rows), pa.int32()))
+    decoded = decode_batch(cut)
+    assert {(row["api_key"], row["detail"]) for row in decoded.to_pylist() if row["reason"] is not None} == set()
+
+
 def _body(row: FrameSample) -> str:
     return decode_batch(batch([row])).to_pylist()[0]["body_json"]
 
