@@ -22,6 +22,10 @@ GRACE_NS = 20_000_000
 REFRESH_NS = 10_000_000_000
 """How long a client may wait with a Metadata request after an error that requires one."""
 
+_TOLD_LEADER = f"""(e.error_code IN (6, 74) AND (
+        e.api_key = {ApiKey.PRODUCE} AND e.api_version >= 10 OR e.api_key = {ApiKey.FETCH} AND e.api_version >= 16))"""
+"""SQL: an error that comes with the new leader (KIP-951), so that the client need not ask for it."""
+
 _FIRST_VERSIONS = {
     8: (ApiKey.FETCH,),
     6: (ApiKey.PRODUCE, ApiKey.METADATA),
@@ -136,7 +140,8 @@ SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.
     c.last.seq AS last_seq
 FROM api_errors e JOIN notable t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
 JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host AND c.last_ts_ns > e.ts_ns + {REFRESH_NS}
-WHERE e.dir = 1 AND e.api_key IN ({ApiKey.PRODUCE}, {ApiKey.FETCH}, {ApiKey.LIST_OFFSETS}) AND e.error_code IN (3, 5, 6, 74)""",
+WHERE e.dir = 1 AND e.api_key IN ({ApiKey.PRODUCE}, {ApiKey.FETCH}, {ApiKey.LIST_OFFSETS}) AND e.error_code IN (3, 5, 6, 74)
+    AND NOT {_TOLD_LEADER}""",
     needs=(errors_of(3, 5, 6, 74),),
 )
 """Errors that ask a client for new metadata, and after which the client sent requests for long enough: `last_seq` is the last one."""
@@ -194,7 +199,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "X-04", "warn",
         f"A client that goes on asks for metadata within {REFRESH_NS // 1_000_000_000} s of error 3, 5, 6 or 74 to Produce, "
-        "Fetch or ListOffsets.", "wire 9", ("lasting", "discoveries"), _STALE, about="lasting", is_across=True,
+        "Fetch or ListOffsets, unless the response may name the new leader (KIP-951).", "wire 9",
+        ("lasting", "discoveries"), _STALE, about="lasting", is_across=True,
     ),
     Rule(
         "X-05", "warn", "The leader of a consumer group gives a partition to one member of a generation.", "clients",

@@ -47,7 +47,7 @@ def _tried_again(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def header_of_other_version(api_key: int, version: int, frame: bytes) -> str | None:
     """What is wrong with the header of a response that does not decode; None where something else is."""
     api = messages.APIS.get(api_key)
-    if api is None or not api.min_version <= version <= api.max_version:
+    if api is None or not api.min_version <= version <= api.last_version:
         return None
     has_tags = api_key != ApiKey.API_VERSIONS and api.flexible_from is not None and version >= api.flexible_from
     start = 8 if has_tags else 9

@@ -208,6 +208,20 @@ def a_client_goes_on_with_old_metadata(run: Run) -> int:
 
 
 @silent("X-04")
+def a_response_names_the_new_leader(run: Run) -> None:
+    journal = broker(run)
+    request, response = messages.FetchRequest, messages.FetchResponse
+    topic = request.FetchTopic(topic_id=bytes(15) + b"t", partitions=[request.FetchPartition(partition=0, fetch_offset=0)])
+    asked = journal.request(1, ApiKey.FETCH, 16, request(session_epoch=-1, topics=[topic]))
+    row = response.PartitionData(
+        error_code=6, high_watermark=-1, current_leader=response.LeaderIdAndEpoch(2, 5), records=b"",
+    )
+    journal.response(1, asked, response(responses=[response.FetchableTopicResponse(topic_id=bytes(15) + b"t", partitions=[row])]))
+    later(journal, 20)
+    offsets(journal, 0)
+
+
+@silent("X-04")
 def a_follower_waits_for_the_controller(run: Run) -> None:
     journal = broker(run)
     journal.connection(1, client_id="broker-2-fetcher-0")

@@ -18,11 +18,13 @@ EVERYTHING = [entry(int(api.key), api.min_version, api.max_version) for api in A
 HEARTBEAT = messages.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
-def broker(run: Run, node: int = 1, *, listener: str = "PLAINTEXT") -> Any:
-    """The journal of a broker that has started and says what it offers."""
+def broker(run: Run, node: int = 1, *, listener: str = "PLAINTEXT", versions: tuple[int, int] | None = None) -> Any:
+    """The journal of a broker that has started and says what it offers; `versions` are those of ApiVersions."""
     journal = run.journal(node)
     journal.event("broker_started", broker=node, output={"broker": node, "version": "3.9.1", "ibp": "3.9", "listeners": [listener]})
     apis = [[int(api.key), api.min_version, api.max_version] for api in APIS.values() if not api.draft]
+    if versions is not None:
+        apis = [[key, *(versions if key == ApiKey.API_VERSIONS else span)] for key, *span in apis]
     journal.event("advertised", input={"listener": listener}, output={"apis": apis})
     return journal
 
@@ -223,6 +225,17 @@ def versions_within_a_header_that_ends_early(run: Run) -> None:
     payload = bytes.fromhex("0012000900000001 00ff61")
     journal.request(2, ApiKey.API_VERSIONS, 9, b"", corr=1, frame=len(payload).to_bytes(4, "big") + payload)
     journal.event("conn_close", conn_id=2, output={"by": "us", "reason": "malformed"})
+
+
+@good("W-04")
+def a_broker_without_kip_511_names_no_range(run: Run) -> None:
+    journal = broker(run, versions=(0, 2))
+    versions(journal, 3, messages.ApiVersionsResponse(error_code=35))
+
+
+@bad("W-04")
+def a_broker_with_kip_511_names_no_range(run: Run) -> int:
+    return versions(broker(run), 9, messages.ApiVersionsResponse(error_code=35))
 
 
 @bad("W-04")
@@ -450,6 +463,13 @@ def headers_of_the_wrong_version(run: Run) -> list[int]:
     first = journal.response(1, asked, b"", frame=framed(bytes.fromhex("0000000500") + messages.encode(told, 3)))
     asked = journal.request(1, ApiKey.METADATA, 12, METADATA, corr=6)
     return [first, journal.response(1, asked, b"", frame=framed(bytes.fromhex("00000006") + messages.encode(SHOWN, 12)))]
+
+
+@bad("W-07", also=["W-09"])
+def a_header_of_the_wrong_version_in_a_version_of_kafka_4(run: Run) -> int:
+    journal = run.journal()
+    asked = journal.request(1, ApiKey.METADATA, 13, METADATA, corr=6)
+    return int(journal.response(1, asked, b"", frame=framed(bytes.fromhex("00000006") + messages.encode(SHOWN, 13))))
 
 
 @silent("W-07", also=["W-09"])
