@@ -46,7 +46,7 @@ def check(
     more than `local_rows` rows in a table.
     """
     lake = existing(lake)
-    with spark_failures(), damage_named(lake), cluster_failures():
+    with spark_failures(), damage_named(lake), cluster_failures(), delta_log.one_version(lake):
         return _check(lake, open_session, runs, chosen, local_rows)
 
 
@@ -80,6 +80,7 @@ def _check(
         try:
             with written(lake):
                 write_judgement(lake, judgement, judging, with_gold=False)
+                delta_log.name_version(lake, [table for table in (VERDICTS.path, RULE_STATS.path) if table in delta_log.tables(lake)])
         except PipelineFailed as problem:
             checked.notes.append(f"the verdicts are not stored: {problem}")
     checked.read_evidence(bronze_rows(lake))

@@ -33,6 +33,7 @@ def purge(lake: Lake) -> int:
         parts = delta_log.entries(lake, table)
         if parts:
             delta_log.drop(lake, table, parts)
+            delta_log.name_version(lake)
             Store(lake).delete_files(entry.path for entry in parts)  # others may be segments that were shipped and wait for a run
             removed += len(parts)
     return removed

@@ -115,6 +115,7 @@ def _execute(lake: Lake, plan: Removal, commits: Commits) -> None:
         _remove_journal(journal_folder(local_folder(lake)) / f"run={run}")
         if is_elsewhere(lake):
             store.delete(f"{JOURNAL}/run={run}")
+    delta_log.name_version(lake)
     store.delete_files([*plan.paths, PLAN])
 
 

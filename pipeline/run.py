@@ -133,6 +133,7 @@ def run(
         notes += upkept.notes
         notes += missing.notes(missing.missing_rows(lake, runs))
         judgement = _gold(session, workers, lake, progress) if gold else None
+        delta_log.name_version(lake)
         return RunOutcome(rows, len(found) + len(shipped), tuple(runs), tuple(notes), judgement)
 
 
@@ -147,20 +148,21 @@ def watch(
     upkeep_s: float = UPKEEP_S,
     local_rows: int = LOCAL_ROWS,
     looked: Callable[[Sequence[Converted], Share], None] = lambda *_: None,
+    said: Callable[[str], None] = lambda _: None,
 ) -> RunOutcome:
     """Keep bronze and silver up to date until `stop` is set; then make gold. With `keep_ns`, what is older is removed.
 
     `session` opens Spark, if there is work on more than `local_rows` rows; at once if that is none: a cluster that is not there is told
     before anything waits for it. `looked` is called with the segments that a look for new ones has found and converted, if there are any,
-    and how far silver is.
+    and how far silver is; `said` with a line for people.
 
     Raises PipelineFailed.
     """
     session = _once(session)
     workers = workers_by_size(session, local_rows)
     with written(folder, may_be_older=True) as lake, spark_failures(), damage_named(lake), cluster_failures():
-        if isinstance(lake, Path):
-            take_over(lake)
+        for line in take_over(lake) if isinstance(lake, Path) else ():
+            said(line)
         finish(lake)
         seal_leftovers(local_folder(lake))
         stream.prepare(lake)
@@ -168,11 +170,16 @@ def watch(
         if not local_rows:
             session()
         silver = stream.Silver(lake)
+
+        def batch() -> None:
+            if silver.catch_up(workers):
+                delta_log.name_version(lake)
+
         progress.begin("watching", None)
         segments = PendingSegments(lake, commits)
         kept_at = time.monotonic()
         with ThreadPoolExecutor(1) as pool:
-            batches = pool.submit(silver.catch_up, workers)
+            batches = pool.submit(batch)
             while not stop.is_set():
                 shipped = shipped_segments(lake, commits)
                 commits.add(shipped)
@@ -186,7 +193,7 @@ def watch(
                 is_due = time.monotonic() - kept_at >= upkeep_s
                 if batches.done() or is_due:
                     batches.result()
-                    batches = pool.submit(silver.catch_up, workers)
+                    batches = pool.submit(batch)
                 if is_due:
                     batches.result()
                     upkeep(lake, commits, keep_ns)

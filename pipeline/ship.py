@@ -7,6 +7,8 @@ it, and all is tried again after longer and longer times. Segments become bronze
 
 With a time to keep, segments that are in the store and older than this are removed here, except for the newest of each broker and table:
 the broker goes on with its numbers.
+
+The reason why a journal ended before its process is sent too: no segment has it.
 """
 
 from __future__ import annotations
@@ -15,16 +17,17 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from klamm.journal.reading import last_number, node_folders, retained_to, seal_leftovers, segments
-from klamm.journal.segments import RETAINED, SHIPPED, Segment
+from klamm.journal.reading import early_ends, last_number, node_folders, retained_to, seal_leftovers, segments
+from klamm.journal.segments import ENDED, RETAINED, SHIPPED, Segment
 from klamm.machine.replaced_file import replace_file
 from klamm.pipeline.lake.bronze import PendingSegments, batch_name, own_segments
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.journal_copy import JOURNAL
 from klamm.pipeline.lake.store import ObjectStore, Store
 from klamm.pipeline.shipped import OtherRows, packed, put
 
@@ -88,6 +91,7 @@ class Shipper:
         self._sent = SentSegments(folder, self._target)
         self._pending = PendingSegments(folder, self._sent)
         self._refused: set[Path] = set()
+        self._ends: set[Path] = set()
         self._told = ""
 
     def waiting(self) -> list[Segment]:
@@ -117,6 +121,7 @@ class Shipper:
                 continue
             sent += 1
             step()
+        self._send_ends()
         self._remove_old()
         return sent
 
@@ -127,13 +132,30 @@ class Shipper:
             self._refuse(segment, problem)
             return
         try:
-            put(self._store, segment, made)
+            with self._named():
+                put(self._store, segment, made)
         except OtherRows as problem:
             self._refuse(segment, problem)
-        except OSError as problem:
-            raise PipelineFailed(f"{self._target}: {problem.strerror or problem}") from problem
         else:
             self._sent.add(segment)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """A failure of a folder names the lake, as one of an object store does."""
+        try:
+            yield
+        except OSError as problem:
+            raise PipelineFailed(f"{self._target}: {problem.strerror or problem}") from problem
+
+    def _send_ends(self) -> None:
+        """Send why journals ended before their processes."""
+        for folder in node_folders(self._folder):
+            for path in {folder / f"{ENDED}{process}" for process in early_ends(folder)} - self._ends:
+                content, name = path.read_bytes(), f"{JOURNAL}/{folder.parent.name}/{folder.name}/{path.name}"
+                with self._named():
+                    if not self._store.put_new(name, content):
+                        log.error("%s is not sent: %s/%s says something else", path, self._target, name)
+                self._ends.add(path)
 
     def _refuse(self, segment: Segment, problem: PipelineFailed) -> None:
         self._refused.add(segment.path)

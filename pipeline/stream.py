@@ -26,8 +26,8 @@ def prepare(lake: Lake) -> bool:
     is_rebuilt = not layout.is_current(lake) or delta_log.committed(lake, MESSAGES.path) < 0
     if is_rebuilt:
         _refuse_to_lose(lake)
-        for folder in DERIVED:
-            Store(lake).delete(folder)
+        for name in (delta_log.VERSION, *DERIVED):
+            Store(lake).delete(name)
         Commits(lake).begin_again()
         layout.keep(lake)
     return is_rebuilt
@@ -55,14 +55,16 @@ class Silver:
         self._done = delta_log.committed(lake, MESSAGES.path)
         self._begun = max(delta_log.committed(lake, table.path) for table in SILVER)
 
-    def catch_up(self, workers: Choose, begin: Begin | None = None) -> None:
-        """Bring the rows of all commits into silver; `begin` is called for each batch. Raises RowsLostError."""
+    def catch_up(self, workers: Choose, begin: Begin | None = None) -> bool:
+        """Bring the rows of all commits into silver, if it lacks some; `begin` is called for each batch. Raises RowsLostError."""
+        before = self._done
         while commits := waiting(self._lake, self._done):
             some = [commit for commit in commits if commit.number <= self._begun] or commits[:COMMITS_A_BATCH]
             lines = [line for commit in some for line in commit.lines() if line["rows"] > 0]
             sources = [Source(line["table"], line["run"], line["path"], line["rows"]) for line in lines]
             build_silver(workers(sum(source.rows for source in sources)), self._lake, sources, some[-1].number, begin)
             self._done = some[-1].number
+        return self._done > before
 
 
 def account(lake: Lake, commits: Commits) -> dict[str, int]:

@@ -23,13 +23,15 @@ def command(lake: Path | str, engine: Engine) -> None:
     \b
     klamm pipeline tables LAKE | duckdb -init /dev/stdin
     """
+    from klamm.pipeline.lake import delta_log
     from klamm.pipeline.lake.access.driver import existing
     from klamm.pipeline.lake.damage import refuse_missing
     from klamm.pipeline.lake.sql_views import statements
     from klamm.pipeline.rules.verdict_tables import old_gold_notes
 
     folder = existing(lake)
-    refuse_missing(folder)
-    for note in old_gold_notes(folder):
-        click.echo(note, err=True)
-    say("\n".join(f"{statement};" for statement in statements(folder, engine)))
+    with delta_log.one_version(folder):
+        refuse_missing(folder)
+        for note in old_gold_notes(folder):
+            click.echo(note, err=True)
+        say("\n".join(f"{statement};" for statement in statements(folder, engine)))

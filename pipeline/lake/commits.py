@@ -16,7 +16,7 @@ from klamm.journal.segments import segment_number
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import Converted
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import Lake, PipelineFailed
+from klamm.pipeline.lake.folder import FROM_JOURNAL, Lake, PipelineFailed
 from klamm.pipeline.lake.row_numbers import Span, has, merged
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import BRONZE
@@ -28,12 +28,10 @@ COMMIT_ROWS = 4_000_000
 
 PURGED = (
     "another version of Klamm made the tables of {}, and bronze was purged: they cannot be made again from bronze. "
-    "Remove bronze, silver, gold and _checkpoints to make all of them from the journal"
+    f"Move bronze, silver, gold and _checkpoints away and repeat `klamm pipeline run`: {FROM_JOURNAL}"
 )
 
-_DAMAGED = (
-    "is damaged; remove bronze, silver, gold and _checkpoints and repeat `klamm pipeline run`: all tables are made again from the journal"
-)
+_DAMAGED = f"is damaged; move bronze, silver, gold and _checkpoints away and repeat `klamm pipeline run`: {FROM_JOURNAL}"
 
 Journal = tuple[str, int]
 """Run, node."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.delta_log import Entry
-from klamm.pipeline.lake.folder import SPARKS_OWN, Lake, PipelineFailed
+from klamm.pipeline.lake.folder import FROM_JOURNAL, SPARKS_OWN, Lake, PipelineFailed
 from klamm.pipeline.lake.parquet_files import opened
 from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.tables import GOLD, SILVER
@@ -85,4 +85,4 @@ def _remedy(lake: Lake, entry: Entry) -> str:
     has_bronze = any(delta_log.rows(lake, f"bronze/{name}", {entry.run}) for name in ("frames", "events"))
     if layer == "silver" and has_bronze:
         return f"remove {place('silver')} and repeat `klamm pipeline run`: silver and gold are made again from bronze"
-    return f"remove {place('bronze')} and {place('silver')} and repeat `klamm pipeline run`: all tables are made again from the journal"
+    return f"move {place('bronze')} and {place('silver')} away and repeat `klamm pipeline run`: {FROM_JOURNAL}"

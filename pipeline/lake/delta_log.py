@@ -8,6 +8,9 @@ A commit adds and removes files at a single moment. Of several processes that co
 part is what one batch wrote of a run: if the batch comes again, its new files take the place of the old ones, so it counts once. With a
 batch of silver its number is committed (a transaction of Delta): a batch whose number is there changes nothing.
 
+There is no transaction over tables. When a run is finished, or a batch while a lake is watched, a small object names the versions that
+belong together (`name_version`), and readers take those (`one_version`).
+
 Run and batch are in the path of a file, as `silver/messages/run=…/batch=…/NAME.parquet`; bronze has `run=…/node=…/SEGMENT.parquet`.
 """
 
@@ -16,13 +19,14 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from klamm.pipeline.lake.column_types import arrow_type
-from klamm.pipeline.lake.folder import LAYERS, Lake, PipelineFailed
+from klamm.pipeline.lake.folder import CHECKPOINTS, LAYERS, Lake, PipelineFailed
 from klamm.pipeline.lake.store import Address, Store, why
 from klamm.pipeline.lake.tables import Table
 
@@ -34,6 +38,8 @@ APPLICATION = "klamm"
 """The application whose transactions are the batches of silver."""
 RETRIES = 50
 """How often a commit is tried again behind those of others."""
+VERSION = f"{CHECKPOINTS}/version.json"
+"""The version of the lake: of each table the number of the commit that belongs to it."""
 SETTINGS = {"delta.logRetentionDuration": "interval 1 hours"}
 """A lake that is watched has a commit each second: old ones go when the log has a checkpoint."""
 
@@ -115,13 +121,62 @@ def _number(present: DeltaTable) -> int:
 
 def version(lake: Lake, table: str) -> int:
     """The number of the last commit of a table that has a log."""
-    return int(_commits(lake, table)[-1].rpartition("/")[2].removesuffix(".json"))
+    return _number_of(_commits(lake, table)[-1])
+
+
+def name_version(lake: Lake, of: Collection[str] | None = None) -> None:
+    """Let readers see the versions that the tables have now; if some are given, only `of` these. Raises PipelineFailed."""
+    store = Store(lake)
+    before = store.stamped(VERSION)
+    if before is None and of is not None:
+        return
+    store.assure()
+    found = {table: version(lake, table) for table in tables(lake) if of is None or table in of}
+    named = json.dumps(found if of is None else _named(before) | found).encode()
+    if before is not None and before[0] == named:
+        return
+    if store.swap(VERSION, named, None if before is None else before[1]) is None and store.read(VERSION) != named:
+        raise PipelineFailed(f"{store.address(VERSION)} was changed meanwhile: another process of the pipeline works on the lake")
+
+
+def _named(found: tuple[bytes, str] | None) -> dict[str, int]:
+    return {} if found is None else dict(json.loads(found[0]))
+
+
+_seen: dict[str, Mapping[str, int]] = {}
+"""Lake → the version of it that this process reads."""
+
+
+@contextmanager
+def one_version(lake: Lake) -> Iterator[None]:
+    """`entries` are those of one version of the lake meanwhile, whatever a driver commits.
+
+    A table whose version is not there any more is read in its newest one, and so are all if no run of this Klamm was finished.
+    """
+    where = str(Store(lake))
+    outer = _seen.get(where)
+    _seen[where] = _named(Store(lake).stamped(VERSION)) if outer is None else outer
+    try:
+        yield
+    finally:
+        if outer is None:
+            del _seen[where]
 
 
 def entries(lake: Lake, table: str, runs: Collection[str] | None = None) -> list[Entry]:
     """The files of a table, of all runs or of these, in the order in which they were added."""
-    newest = _newest(lake, table)
-    return [] if newest is None else [entry for entry in _entries(str(Store(lake)), table, newest) if runs is None or entry.run in runs]
+    names, where = _commits(lake, table), str(Store(lake))
+    version_seen = _seen.get(where)
+    if not names or (version_seen and table not in version_seen):
+        return []
+    seen = f"{table}/{LOG}/{version_seen[table]:020d}.json" if version_seen else names[-1]
+    name = seen if seen in names else names[-1]
+    content, number = Store(lake).read(name) or b"", None if name == names[-1] else _number_of(name)
+    return [entry for entry in _entries(where, table, content, number) if runs is None or entry.run in runs]
+
+
+def _number_of(commit: str) -> int:
+    return int(commit.rpartition("/")[2].removesuffix(".json"))
 
 
 def files(lake: Lake, table: str, runs: Collection[str] | None = None) -> list[Address]:
@@ -150,9 +205,14 @@ def tables(lake: Lake) -> list[str]:
 
 
 def sweep(lake: Lake, table: str) -> list[str]:
-    """Remove the files that are not valid; return their names. Only while nobody writes the table, or reads an older version of it."""
+    """Remove the files that are not valid; return their names. Only while nobody writes the table, or reads an older version of it.
+
+    The version of the lake stays, also if a killed run has committed something behind it.
+    """
     store = Store(lake)
     valid = {entry.path for entry in entries(lake, table)}
+    with one_version(lake):
+        valid |= {entry.path for entry in entries(lake, table)}
     removed = [name for name in store.unused(table) if name not in valid and not name.startswith(f"{table}/{LOG}/")]
     store.delete_files(removed)
     return removed
@@ -192,18 +252,18 @@ def _newest(lake: Lake, table: str) -> bytes | None:
 
 
 @lru_cache(maxsize=128)
-def _entries(lake: str, table: str, _newest: bytes) -> tuple[Entry, ...]:
-    """The files of this version of a table."""
-    return tuple(_listed(_open(lake, table), table))
+def _entries(lake: str, table: str, _content: bytes, number: int | None) -> tuple[Entry, ...]:
+    """The files of a version of a table, the newest one or that with this number, whose commit has this content."""
+    return tuple(_listed(_open(lake, table, number), table))
 
 
-def _open(lake: Lake, table: str) -> DeltaTable:
+def _open(lake: Lake, table: str, number: int | None = None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     where = f"{Store(lake)}/{table}"
     try:
-        present = DeltaTable(where, storage_options=Store(lake).options)
+        present = DeltaTable(where, number, storage_options=Store(lake).options)
         if present.protocol().min_reader_version > 1:
             raise PipelineFailed(f"{where} was changed by another program, and others may only read the tables of a lake")
         return present

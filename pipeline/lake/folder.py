@@ -14,6 +14,8 @@ CHECKPOINTS = "_checkpoints"
 MANIFEST = "_manifest.jsonl"
 LAYERS = ("bronze", "silver", "gold")
 
+FROM_JOURNAL = "all tables are made again from the journal. Segments that were shipped are in bronze only: if there are any, keep it"
+
 SPARKS_OWN = ("py4j", "pyspark", "grpc")
 """Packages whose exceptions come from Spark."""
 

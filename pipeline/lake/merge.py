@@ -113,6 +113,7 @@ def _merge(lake: Lake, table: Table, run: str, parts: Sequence[Part]) -> Merged:
     if groups.told.rows != rows:
         raise PipelineFailed(f"{table.path} of run {run}: {len(parts)} parts have {rows} rows, their compaction {groups.told.rows}")
     if delta_log.replace(lake, Entry(table.path, run, batch, name, *groups.told), old):
+        delta_log.name_version(lake)  # it has none of the old ones
         store.delete_files({file.path for file in old}.intersection(store.unused(table.path)))
     return Merged(table.path, run, len(parts), rows)
 

@@ -12,12 +12,13 @@ usual variables, such as those of AWS, here and in delta-rs alike. A store that 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache, lru_cache
 from pathlib import Path
@@ -144,6 +145,16 @@ class Store:
         path = self._lake / name
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, data, flush=False)
+
+    def stamped(self, name: str) -> tuple[bytes, str] | None:
+        """The content, and what `swap` has to know of it; None if there is nothing of this name."""
+        content = self.read(name)
+        return None if content is None else (content, "")
+
+    def swap(self, name: str, data: bytes, stamp: str | None) -> str | None:
+        """Store in place of the content with this stamp, or of nothing, and return the new stamp. A folder has one driver."""
+        self.put(name, data)
+        return ""
 
     def put_new(self, name: str, data: bytes) -> bool:
         """Store under this name; False if there is something else already. Of several who try, one succeeds."""
@@ -413,9 +424,28 @@ def local_folder(lake: Lake) -> Path:
 
 @cache
 def _copies(_lake: str) -> Path:
-    folder = tempfile.mkdtemp(prefix="klamm-lake-")
+    _remove_copies_of_dead_processes()
+    unlocked = Path(tempfile.mkdtemp(prefix="klamm-new-"))
+    fcntl.flock(os.open(unlocked, os.O_RDONLY), fcntl.LOCK_EX)  # until this process ends, however it does
+    folder = unlocked.rename(unlocked.with_name(COPIES + unlocked.name.removeprefix("klamm-new-")))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    return folder
+
+
+COPIES = "klamm-lake-"
+"""How the names of folders begin that have copies of objects."""
+
+
+def _remove_copies_of_dead_processes() -> None:
+    """Remove what killed processes left in the temporary folder. A folder in use is locked."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{COPIES}*"):
+        with suppress(OSError):  # it is somebody else's, in use, or gone
+            lock = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 _REASONS = {

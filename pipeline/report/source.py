@@ -61,6 +61,11 @@ def source(lake: Lake, run: str | None = None, limit: int = LIMIT) -> Iterator[R
             raise NothingToReport(f"{lake} is not a folder")
         lake = lake.resolve()
         refuse_manifests(lake)
+    with delta_log.one_version(lake):
+        yield from _source(lake, run, limit)
+
+
+def _source(lake: Lake, run: str | None, limit: int) -> Iterator[ReportSource]:
     stored = list(dict.fromkeys(entry.run for entry in delta_log.entries(lake, FRAMES.path) if entry.rows > 0))
     written = journals(lake, Commits(lake))
     journaled = [name for name in written.runs if has_frames(written.of([name]))]

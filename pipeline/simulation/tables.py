@@ -11,6 +11,7 @@ import pyarrow as pa
 from klamm.journal.columns import Column
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake import table_parts as parts
+from klamm.pipeline.lake.delta_log import Entry
 from klamm.pipeline.lake.tables import Table
 
 if TYPE_CHECKING:
@@ -98,11 +99,16 @@ def write_outcome(lake: Path, run: str, outcome: Outcome) -> None:
         arrays = [pa.array([run] * len(rows), pa.string())]
         arrays += [pa.array(column, field.type) for column, field in zip(columns, list(schema)[1:], strict=True)]
         entries.append(parts.put(lake, table, run, BATCH, pa.Table.from_arrays(arrays, schema=schema)))
-    delta_log.append(lake, TABLES, entries)
+    _commit(lake, entries)
 
 
 def write_rows(lake: Path, run: str, rows: Any) -> int:
     """Add the partitions of a simulation to the lake; how many there are."""
     entries = parts.write(lake, SIM_PARTITIONS, rows.selectExpr(f"'{run}' AS run_id", "*"), BATCH)
-    delta_log.append(lake, TABLES, entries)
+    _commit(lake, entries)
     return sum(entry.rows for entry in entries)
+
+
+def _commit(lake: Path, entries: Sequence[Entry]) -> None:
+    delta_log.append(lake, TABLES, entries)
+    delta_log.name_version(lake, {entry.table for entry in entries})

@@ -1,4 +1,5 @@
-"""S3 servers of tests: moto's and versitygw, and a proxy before them that cuts connections or answers that the store is too busy."""
+"""S3 servers of tests: moto's and versitygw, what lakes there have, and a proxy that cuts connections or answers that the store is too
+busy."""
 
 from __future__ import annotations
 
@@ -16,8 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import duckdb
+import pyarrow as pa
 import pytest
 from botocore.config import Config
+
+from klamm.pipeline.lake import delta_log
+from klamm.pipeline.lake.folder import Lake
+from klamm.pipeline.lake.parquet_files import opened
+from klamm.pipeline.lake.tables import GOLD, SILVER
 
 KEY, SECRET = "key", "secret"
 BUCKET = "bucket"
@@ -70,6 +78,26 @@ def use(url: str, set_variable: Callable[[str, str], None]) -> None:
     credentials = {"ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": SECRET, "REGION": "us-east-1"}
     for name, value in {**credentials, "ENDPOINT_URL": url}.items():
         set_variable(f"AWS_{name}", value)
+
+
+def ship(folder: Path, lake: str, server: str) -> None:
+    """Put the journal of a folder into the store."""
+    client = s3(server)
+    for path in folder.glob("journal/run=*/node=*/*"):
+        if not path.name.startswith("."):
+            client.upload_file(str(path), BUCKET, f"{lake.removeprefix(f's3://{BUCKET}/')}/{path.relative_to(folder)}")
+
+
+def content(lake: Lake) -> dict[str, Any]:
+    """Table → the number of its rows and the sum of their hashes."""
+    found = {}
+    for table in (*SILVER, *GOLD):
+        files = delta_log.files(lake, table.path)
+        if files:
+            rows = pa.concat_tables([opened(file).read().replace_schema_metadata(None) for file in files], promote_options="default")
+            rows = rows.select(list(table.names))
+            found[table.path] = duckdb.sql("SELECT count(*), sum(hash(x::VARCHAR)::HUGEINT) FROM (SELECT * FROM rows) x").fetchall()[0]
+    return found
 
 
 class StoreProxy:

@@ -15,7 +15,7 @@ from klamm.cli.pipeline.report import command as report
 from klamm.cli.pipeline.verb import command as pipeline
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.damage import damage_named, damaged_parts
-from klamm.pipeline.lake.folder import PipelineFailed, spark_failures
+from klamm.pipeline.lake.folder import FROM_JOURNAL, PipelineFailed, spark_failures
 from klamm.pipeline.lake.parquet_files import WRITTEN, opened
 from klamm.pipeline.lake.row_groups import RowGroups
 from klamm.pipeline.lake.store import Store
@@ -36,7 +36,7 @@ def test_whole_parts_are_not_damaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("table", "remedy"),
-    [("bronze/frames", "from the journal"), ("silver/messages", "from bronze"), ("gold/latency", "from silver")],
+    [("bronze/frames", FROM_JOURNAL), ("silver/messages", "from bronze"), ("gold/latency", "from silver")],
 )
 def test_a_damaged_part_is_named_with_what_makes_it_again(tmp_path: Path, table: str, remedy: str) -> None:
     files = {each: part(tmp_path, each) for each in ("bronze/frames", "silver/messages", "gold/latency")}
@@ -53,7 +53,7 @@ def test_a_part_without_its_file_is_missing_and_one_with_fewer_rows_damaged(tmp_
     pq.write_table(pa.table({"seq": [1]}), short)
     of_purged, of_short = damaged_parts(tmp_path)
     assert of_purged.startswith(f"{purged} is missing; ")
-    assert of_purged.endswith("from the journal"), "bronze has these rows no more"
+    assert of_purged.endswith(FROM_JOURNAL), "bronze has these rows no more"
     assert of_short.startswith(f"{short} is damaged: 1 of 3 rows are there; ")
 
 
@@ -82,7 +82,7 @@ def test_a_report_of_a_table_that_lost_a_part_names_it(tmp_path: Path, table: st
     Path(str(gone)).unlink()
     result = CliRunner().invoke(report, [str(tmp_path), "--output", str(tmp_path / "report.html")])
     assert isinstance(result.exception, PipelineFailed)
-    assert f"{gone} is missing; remove" in str(result.exception)
+    assert f"{gone} is missing; {'move' if table == 'bronze/frames' else 'remove'}" in str(result.exception)
     assert not (tmp_path / "report.html").exists()
 
 

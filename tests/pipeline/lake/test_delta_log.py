@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -143,3 +144,35 @@ def test_of_four_threads_that_write_a_table_none_loses_a_file(tmp_path: Path) ->
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     assert len(counted(tmp_path)) == 20
+
+
+def test_readers_see_the_versions_that_were_named_together_until_others_are(tmp_path: Path) -> None:
+    def seen() -> tuple[list[tuple[str, int]], int]:
+        with delta_log.one_version(tmp_path):
+            return counted(tmp_path), delta_log.rows(tmp_path, EVENT_TABLE.path)
+
+    delta_log.append(tmp_path, [MESSAGES], [file(tmp_path, 0)])
+    assert seen() == ([("0", 1)], 0), "no version was named: the newest of each table"
+    delta_log.name_version(tmp_path)
+    event = parts.put(tmp_path, EVENT_TABLE, "r", "e", pa.table({"n": [1]}))
+    delta_log.append(tmp_path, [EVENT_TABLE, MESSAGES], [event, file(tmp_path, 1, 2)])
+    delta_log.drop(tmp_path, TABLE, [entry for entry in delta_log.entries(tmp_path, TABLE) if entry.batch == "0"])
+    assert seen() == ([("0", 1)], 0)
+    assert delta_log.sweep(tmp_path, TABLE) == [], "a file of the version of the lake stays"
+    with delta_log.one_version(tmp_path):
+        delta_log.name_version(tmp_path, [TABLE])
+        assert counted(tmp_path) == [("0", 1)]
+    assert seen() == ([("1", 2)], 0)
+    delta_log.name_version(tmp_path)
+    assert seen() == ([("1", 2)], 1)
+    assert len(delta_log.sweep(tmp_path, TABLE)) == 1
+
+
+def test_a_named_version_that_is_gone_is_the_newest(tmp_path: Path) -> None:
+    delta_log.append(tmp_path, [MESSAGES], [file(tmp_path, 0)])
+    delta_log.append(tmp_path, [MESSAGES], [file(tmp_path, 1)])
+    delta_log.name_version(tmp_path)
+    shutil.rmtree(tmp_path / TABLE)
+    delta_log.append(tmp_path, [MESSAGES], [file(tmp_path, 2)])
+    with delta_log.one_version(tmp_path):
+        assert counted(tmp_path) == [("2", 1)]

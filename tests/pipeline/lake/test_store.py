@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pickle
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -73,6 +76,22 @@ ELSEWHERE = {
 }
 JOINS = r"\b_?lake / |Path\(lake\) / "
 CHANGES = r"\b(rmtree|flock|replacing|replace_file|temporary_path)\(|\.(rename|unlink|r?glob|mkdir|iterdir)\("
+
+
+def test_copies_that_a_killed_process_left_are_removed_and_those_in_use_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n" + (
+        "from klamm.pipeline.lake.store import local_folder\nprint(local_folder('s3://b/l'), flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        copies = Path(other.stdout.readline().strip())
+        module._remove_copies_of_dead_processes()
+        assert list(tmp_path.iterdir()) == [copies]
+        other.kill()
+    assert copies.exists()
+    module._remove_copies_of_dead_processes()
+    assert not copies.exists()
 
 
 def test_nobody_but_the_store_and_the_log_joins_renames_or_locks_paths_of_a_lake() -> None:

@@ -8,8 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -20,16 +18,15 @@ from klamm.pipeline.lake.access import lease
 from klamm.pipeline.lake.access.driver import written
 from klamm.pipeline.lake.access.lease import Lease
 from klamm.pipeline.lake.commits import Commits
-from klamm.pipeline.lake.folder import Lake, PipelineFailed
-from klamm.pipeline.lake.parquet_files import opened
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.store import ObjectStore, Store
-from klamm.pipeline.lake.tables import EVENT_TABLE, GOLD, MESSAGES, SILVER
+from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES
 from klamm.pipeline.quick.check import check_quickly
 from klamm.pipeline.report.source import source
 from klamm.pipeline.retention import retain
 from klamm.pipeline.run import RunOutcome, run
 from klamm.tests.pipeline.journals import Silent, no_session, write
-from klamm.tests.pipeline.object_stores import BUCKET, SECRET, StoreProxy, moto, s3, use, versitygw
+from klamm.tests.pipeline.object_stores import BUCKET, SECRET, StoreProxy, content, moto, ship, use, versitygw
 
 pytestmark = pytest.mark.slow
 
@@ -86,26 +83,6 @@ def folder(tmp_path: Path, spark: Any) -> Path:
             pass
     run(tmp_path / "lake", lambda: spark, Silent(), gold=False, local_rows=0)
     return tmp_path / "lake"
-
-
-def ship(folder: Path, lake: str, server: str) -> None:
-    """Put the journal of a folder into the store."""
-    client = s3(server)
-    for path in folder.glob("journal/run=*/node=*/*"):
-        if not path.name.startswith("."):
-            client.upload_file(str(path), BUCKET, f"{lake.removeprefix(f's3://{BUCKET}/')}/{path.relative_to(folder)}")
-
-
-def content(lake: Lake) -> dict[str, Any]:
-    """Table → the number of its rows and the sum of their hashes."""
-    found = {}
-    for table in (*SILVER, *GOLD):
-        files = delta_log.files(lake, table.path)
-        if files:
-            rows = pa.concat_tables([opened(file).read().replace_schema_metadata(None) for file in files], promote_options="default")
-            rows = rows.select(list(table.names))
-            found[table.path] = duckdb.sql("SELECT count(*), sum(hash(x::VARCHAR)::HUGEINT) FROM (SELECT * FROM rows) x").fetchall()[0]
-    return found
 
 
 def brought_up(spark: Any, lake: str) -> RunOutcome:

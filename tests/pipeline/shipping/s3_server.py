@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from klamm.tests.pipeline.object_stores import moto, use
 
+ERROR = "<Error><Code>{}</Code><Message>refused</Message></Error>"
 NO_ACCESS = b"<Error><Code>InvalidAccessKeyId</Code><Message>The AWS Access Key Id does not exist in our records.</Message></Error>"
 
 
@@ -24,6 +26,13 @@ class S3Server:
     def __init__(self, url: str) -> None:
         self.fails_with: int | None = None
         """The status of each response; 0: the connection is closed when the request was read and passed on, -1: before it is passed on."""
+        self.refuses: tuple[tuple[str, ...], int, str] | None = None
+        """Methods whose requests get this status with this code of S3."""
+        self.before_put: Callable[[str], None] = lambda _: None
+        self.after_put: Callable[[str], None] = lambda _: None
+        """Called with the path before a PUT is passed on, and before its response is."""
+        self.requests: Counter[str] = Counter()
+        """Requests by method; those that list are LIST."""
         self.puts: list[str] = []
         """The paths that were put, also those of requests that failed."""
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, int(url.rpartition(":")[2])))
@@ -52,8 +61,13 @@ def _handler(server: S3Server, port: int) -> type[BaseHTTPRequestHandler]:
 
         def _pass_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            server.requests["LIST" if "list-type" in self.path else self.command] += 1
             if self.command == "PUT":
                 server.puts.append(self.path)
+                server.before_put(self.path)
+            if server.refuses is not None and self.command in server.refuses[0]:
+                self._fail(server.refuses[1], ERROR.format(server.refuses[2]).encode())
+                return
             status = server.fails_with
             if status is not None and status != 0:
                 self._fail(status)
@@ -62,6 +76,8 @@ def _handler(server: S3Server, port: int) -> type[BaseHTTPRequestHandler]:
             upstream.request(self.command, self.path, body, dict(self.headers))
             response = upstream.getresponse()
             data = response.read()
+            if self.command == "PUT":
+                server.after_put(self.path)
             if status == 0:
                 self.close_connection = True
                 self.connection.close()
@@ -78,13 +94,13 @@ def _handler(server: S3Server, port: int) -> type[BaseHTTPRequestHandler]:
             if self.command != "HEAD":
                 self.wfile.write(data)
 
-        def _fail(self, status: int) -> None:
+        def _fail(self, status: int, content: bytes = b"") -> None:
             self.close_connection = True
             if status < 0:
                 self.connection.close()
                 return
             self.send_response(status)
-            data = NO_ACCESS if status == 403 else b""
+            data = content or (NO_ACCESS if status == 403 else b"")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from klamm.journal.reading import is_written, retained_to, segments
-from klamm.journal.segments import SHIPPED
+from klamm.journal.reading import early_ends, is_written, node_folders, retained_to, segments
+from klamm.journal.segments import ENDED, SHIPPED
 from klamm.journal.writer import JournalWriter
 from klamm.pipeline.compact import purge
 from klamm.pipeline.lake.bronze import KILLED, convert_all, pending
@@ -160,3 +160,14 @@ def test_a_failure_of_the_place_is_one_line_and_so_is_its_end(folder: Path, ther
     assert [record.getMessage() for record in caplog.records] == [
         f"{there}/lake: Not a directory; segments wait in {folder}, and are tried again", f"{there}/lake works again; 3 segments sent",
     ]
+
+
+def test_the_reason_why_a_journal_ended_early_is_sent_and_named_where_it_arrives(folder: Path, there: Path) -> None:
+    (node,) = node_folders(folder)
+    (node / f"{ENDED}1").write_text('{"reason": "No space left on device"}')
+    (node / f"{ENDED}2").write_text(" " * 1024)
+    shipper = Shipper(folder, str(there))
+    assert (shipper.send(), shipper.send()) == (3, 0)
+    sent = there / node.relative_to(folder)
+    assert early_ends(sent) == {1: "No space left on device"} and not (sent / f"{ENDED}2").exists()
+    assert Shipper(folder, str(there)).send() == 0
