@@ -18,7 +18,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class SentSegments:
     def __init__(self, folder: Path, target: str) -> None:
         self._target = target
         self._names: set[tuple[str, str]] = set()
+        self._told = ""
         for node in node_folders(folder):
             for line in _lines(node):
                 name, _, place = line.partition(" ")
@@ -61,8 +62,15 @@ class SentSegments:
     def add(self, segment: Segment) -> None:
         """Note a segment. If the disk refuses that, it is sent again after the next start, and found in its place."""
         self._names.add((segment.run, batch_name(segment)))
-        with suppress(OSError), (segment.path.parent / SHIPPED).open("a") as file:
-            file.write(f"{segment.name} {self._target}\n")
+        notes, problem = segment.path.parent / SHIPPED, ""
+        try:
+            with notes.open("a") as file:
+                file.write(f"{segment.name} {self._target}\n")
+        except OSError as refused:
+            problem = refused.strerror or str(refused)
+        if problem and problem != self._told:
+            log.warning("%s: %s; segments are sent, and once more after the next start", notes, problem)
+        self._told = problem
 
     def remove(self, segment: Segment) -> None:
         """Forget a segment that is not in its folder any more."""

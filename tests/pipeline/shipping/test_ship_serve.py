@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,6 +27,27 @@ from klamm.tests.pipeline.object_stores import moto, versitygw
 from klamm.tests.pipeline.shipping.s3_server import S3Server, s3_server
 
 LAKE = "s3://bucket/lake"
+SMALL_DISK = 'mount -t tmpfs -o size=600k tmpfs "$0" && exec "$@"'
+SHIP_FROM_A_FULL_DISK = """
+import sys
+from pathlib import Path
+from klamm.tests.cli.running import call
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
+here, there = map(Path, sys.argv[1:])
+with TinyJournal(here) as journal:
+    for _ in range(3):
+        simple_exchange(journal)
+        journal.roll()
+with (here / "other").open("wb", 0) as other:
+    try:
+        while True:
+            other.write(bytes(1024))
+    except OSError:
+        pass
+for _ in range(2):
+    said = call("journal", "ship", here, there)
+    print(said.returncode, said.stdout, said.stderr, sep="|", end="#")
+"""
 
 
 @pytest.fixture(params=["moto"])
@@ -180,3 +203,20 @@ def test_the_command_says_in_one_line_why_it_failed_and_what_remains(server: S3S
     assert shipped(LAKE) == 2
 
 
+
+
+def test_a_full_disk_does_not_stop_the_shipper_and_is_one_line(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    within = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, str(here)]
+    if subprocess.run([*within, "true"], capture_output=True, check=False).returncode != 0:
+        assert "CI" not in os.environ, "CI needs a machine on which `unshare` may mount a small disk"
+        pytest.skip("nobody may mount a small disk here")
+    command = [*within, sys.executable, "-c", SHIP_FROM_A_FULL_DISK, str(here), str(there)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    for said in out.split("#")[:2]:
+        code, stdout, stderr = said.split("|")
+        assert (code, stdout) == ("0", f"3 segments sent to {there}\n"), said
+        (line,) = stderr.splitlines()
+        assert line.endswith(f"{SHIPPED}: No space left on device; segments are sent, and once more after the next start"), line
+    assert shipped(there) == 6
