@@ -51,7 +51,8 @@ def command(lake: Path | str, trigger: float, spark: Spark, keep_ns: int | None,
             bars.row(f"{datetime.now():%H:%M:%S}  {found_text(found)}; {share_text(silver)}")
 
         outcome = watch(
-            lake, session, bars, every_s=trigger, stop=end.wanted, keep_ns=keep_ns, local_rows=spark.local_rows, looked=looked, said=bars.row
+            lake, session, bars, every_s=trigger, stop=end.wanted, keep_ns=keep_ns, local_rows=spark.local_rows, looked=looked,
+            said=bars.row,
         )
     print_outcome(outcome, as_json)
 

@@ -55,10 +55,10 @@ async def handle_ids(ctx: Context, request: messages.OffsetCommitRequest) -> mes
     """The same for topics with ids in place of names; UNKNOWN_TOPIC_ID for those that there are not."""
     if ctx.api_version < TOPIC_IDS_SINCE:
         return await handle(ctx, request)
-    named, unknown = with_names(ctx, request.topics)
+    named, unknown = await with_names(ctx, request.topics)
     response = await handle(ctx, request._replace(topics=named))
     refused = refuse(request._replace(topics=unknown), ctx.api_version, ErrorCode.UNKNOWN_TOPIC_ID)
-    return response._replace(topics=[*refused.topics, *with_ids(ctx, named, response.topics)])
+    return response._replace(topics=[*refused.topics, *await with_ids(ctx, named, response.topics)])
 
 
 def refuse(

@@ -81,7 +81,7 @@ async def handle_ids(ctx: Context, request: messages.OffsetFetchRequest) -> mess
     if ctx.api_version < TOPIC_IDS_SINCE:
         return await handle(ctx, request)
     response = messages.OffsetFetchResponse
-    asked = [([], []) if group.topics is None else with_names(ctx, group.topics) for group in request.groups]
+    asked = [([], []) if group.topics is None else await with_names(ctx, group.topics) for group in request.groups]
     groups = [group._replace(topics=group.topics and named) for group, (named, _) in zip(request.groups, asked, strict=True)]
     answered = (await handle(ctx, request._replace(groups=groups))).groups
     made, code = [], ErrorCode.UNKNOWN_TOPIC_ID
@@ -93,7 +93,7 @@ async def handle_ids(ctx: Context, request: messages.OffsetFetchRequest) -> mess
             )
             for topic in ([] if group.error_code else unknown)
         ]
-        made.append(group._replace(topics=[*refused, *with_ids(ctx, named, group.topics)]))
+        made.append(group._replace(topics=[*refused, *await with_ids(ctx, named, group.topics)]))
     return response(groups=made)
 
 

@@ -19,11 +19,13 @@ TopicCodes: TypeAlias = dict[str, list[tuple[int, ErrorCode]]]
 """Topics of a response, each with its partitions and their codes."""
 
 
-def with_names(ctx: Context, topics: Iterable[_Topic]) -> tuple[list[_Topic], list[_Topic]]:
+async def with_names(ctx: Context, topics: Iterable[_Topic]) -> tuple[list[_Topic], list[_Topic]]:
     """Topics that have ids only, with their names; and those that there are not."""
     named: list[_Topic] = []
     unknown: list[_Topic] = []
+    pace = Pace()
     for topic in topics:
+        await pace()
         each: Any = topic
         name = ctx.services.metadata.topic_name(each.topic_id)
         if name is None:
@@ -33,10 +35,18 @@ def with_names(ctx: Context, topics: Iterable[_Topic]) -> tuple[list[_Topic], li
     return named, unknown
 
 
-def with_ids(ctx: Context, requested: Iterable[_Topic], topics: Iterable[Any]) -> list[Any]:
+async def with_ids(ctx: Context, requested: Iterable[_Topic], topics: Iterable[Any]) -> list[Any]:
     """Topics of a response, with the ids by which the request named them; a topic that it did not name, with the present one."""
-    ids = {each.name: each.topic_id for each in (cast(Any, topic) for topic in requested)}
-    return [topic._replace(topic_id=ids.get(topic.name) or ctx.services.metadata.topic_id(topic.name)) for topic in topics]
+    ids: dict[str, bytes] = {}
+    pace = Pace()
+    for each in cast(Iterable[Any], requested):
+        await pace()
+        ids[each.name] = each.topic_id
+    made: list[Any] = []
+    for topic in topics:
+        await pace()
+        made.append(topic._replace(topic_id=ids.get(topic.name) or ctx.services.metadata.topic_id(topic.name)))
+    return made
 
 
 async def usable_partitions(ctx: Context, topics: Iterable[Any]) -> tuple[dict[TopicPartition, Any], TopicCodes]:

@@ -75,7 +75,7 @@ def test_a_run_that_is_cancelled_in_a_rebalance_leaves_nothing(zookeeper: str) -
         waiting = asyncio.ensure_future(asyncio.to_thread(cluster.wait_for_requests, api="LeaveGroup"))
         waiting.add_done_callback(lambda _: cluster.advance(2 * delay_s))
         with pytest.raises(asyncio.CancelledError):
-            await run([Case("x", 1, "1", Level.MUST, "A sentence.", "a source", rebalances)], lab, 30, lambda _: None)
+            await run([Case("x", 1, "1", Level.MUST, "A sentence.", "a source", rebalances)], lab, 600, lambda _: None)
         await waiting
         groups = (await lab.ask(messages.ListGroupsRequest(), 4)).groups
         lab.end()
