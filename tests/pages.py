@@ -354,9 +354,9 @@ def spark_settings_page() -> str:
         "# Settings of Spark\n",
         "From `pipeline/spark/settings.py`: all that Klamm sets. A row is there because Spark would do something wrong without it, or",
         "because it makes a command cheaper: then the gain is named, in CPU seconds of all processes: the difference between",
-        "`klamm pipeline run --master 'local[2]'` with and without it, in turn, of a journal with 9,412 frames. Of more frames it is about",
-        "the same, because Spark's workers judge with DuckDB, and the JVM only gives them their tasks. The two rows for the compiler were",
-        f"measured together. What gains less than {LEAST_GAIN_S} s is not there.",
+        "`klamm pipeline run --master 'local[2]'` with and without it, of a journal with 9,412 frames, measured once on a busy machine.",
+        "More frames were not measured: Spark's workers judge with DuckDB, and the JVM only gives them their tasks. The two rows for the",
+        f"compiler were measured together. What gains less than {LEAST_GAIN_S} s is not there.",
         "A value in braces is known when Spark starts; without it, the row is left out.\n",
     ]
     for when in When:
