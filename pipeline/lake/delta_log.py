@@ -171,8 +171,13 @@ def entries(lake: Lake, table: str, runs: Collection[str] | None = None) -> list
         return []
     seen = f"{table}/{LOG}/{version_seen[table]:020d}.json" if version_seen else names[-1]
     name = seen if seen in names else names[-1]
-    content, number = Store(lake).read(name) or b"", None if name == names[-1] else _number_of(name)
-    return [entry for entry in _entries(where, table, content, number) if runs is None or entry.run in runs]
+    try:
+        found = _entries(where, table, Store(lake).read(name) or b"", None if name == names[-1] else _number_of(name))
+    except PipelineFailed:
+        if name == names[-1]:
+            raise
+        found = _entries(where, table, Store(lake).read(names[-1]) or b"", None)  # commits before it are gone
+    return [entry for entry in found if runs is None or entry.run in runs]
 
 
 def _number_of(commit: str) -> int:
