@@ -75,7 +75,7 @@ def _check(
     checked.torn = torn_segments(lake, judging)
     checked.quarantined = quarantined_rows(lake, judging)
     checked.note_what_is_not_judged()
-    checked.notes += old_gold_notes(lake, judging)
+    checked.notes += old_gold_notes(lake, runs or None)
     if stored is None and not chosen:
         try:
             with written(lake):

@@ -163,6 +163,18 @@ def one_version(lake: Lake) -> Iterator[None]:
             del _seen[where]
 
 
+@contextmanager
+def newest_version(lake: Lake) -> Iterator[None]:
+    """`entries` are those of the last commit of each table meanwhile, also within `one_version`."""
+    where = str(Store(lake))
+    outer = _seen.pop(where, None)
+    try:
+        yield
+    finally:
+        if outer is not None:
+            _seen[where] = outer
+
+
 def entries(lake: Lake, table: str, runs: Collection[str] | None = None) -> list[Entry]:
     """The files of a table, of all runs or of these, in the order in which they were added."""
     names, where = _commits(lake, table), str(Store(lake))

@@ -94,9 +94,13 @@ def drop_parts(lake: Lake, tables: Iterable[Table], runs: Collection[str], behin
 
 
 def old_gold(lake: Lake, runs: Collection[str] | None = None) -> list[str]:
-    """The runs, of all in silver or of these, whose gold was not made of the rows that silver has now: it lacks some, or is missing."""
-    silver = _silver(lake, runs)
-    made_of = _gold_made_of(lake, silver)
+    """The runs, of all in silver or of these, whose gold was not made of the rows that silver has now: it lacks some, or is missing.
+
+    Of the newest commits, also if the version of the lake that is read is an older one: a run that was killed has not named its own.
+    """
+    with delta_log.newest_version(lake):
+        silver = _silver(lake, runs)
+        made_of = _gold_made_of(lake, silver)
     return sorted(run for run, rows in silver.items() if made_of.get(run) != rows)
 
 

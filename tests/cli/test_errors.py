@@ -72,8 +72,9 @@ WITHOUT_EXAMPLE = {
     "the controller sent a record that cannot be read:",
     "the controller sent no record from offset",
     "the Spark Connect server ended with code",
-    "the schedule fills disks, and no small disk may be mounted here",
+    "the schedule fills disks, and",
     "ZooKeeper does not respond any more:",
+    "s were not enough;",
     "Timed out before these log directory moves could be started:",
 }
 """What neither a wrong option nor one command to a working cluster can cause."""

@@ -58,7 +58,7 @@ def test_a_damaged_file_of_commits_is_named(tmp_path: Path, path: str) -> None:
     damaged = tmp_path / path
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b'{"\x82')
-    with pytest.raises(PipelineFailed, match=rf"^{damaged} is damaged; remove "):
+    with pytest.raises(PipelineFailed, match=rf"^{damaged} is damaged; move "):
         Commits(tmp_path)
 
 

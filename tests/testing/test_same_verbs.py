@@ -51,7 +51,7 @@ def test_each_route_of_the_control_api_is_a_verb_of_the_clusters_for_tests() -> 
         assert all(hasattr(each, name) for each in classes[kind]), route
 
 
-OTHER_ARGUMENTS = {"configs": "config", "ms": "delay_ms", "name": "group"}
+OTHER_ARGUMENTS = {"configs": "config", "ms": "delay_ms", "name": "group", "id": "cluster_id"}
 """Names in bodies and paths whose name in `klamm.testing` is another one for some verbs."""
 BY_OTHER_METHODS = {"hold": {"crash", "fail", "delay_ms"}, "add_link": {"cut", "delay_ms"}, "advance_clock": {"ms", "step_ms"}}
 """Fields that are another method there, or a time in seconds."""
