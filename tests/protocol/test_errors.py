@@ -3,7 +3,6 @@ from __future__ import annotations
 from klamm.protocol.errors import ApiError, ErrorCode, received_code
 from klamm.tests.protocol import golden
 
-
 OF_KAFKA_4 = {
     128: ("INVALID_REGULAR_EXPRESSION", False, False), 129: ("REBOOTSTRAP_REQUIRED", False, False),
     136: ("CONTROLLER_ID_NOT_REGISTERED", False, False),
