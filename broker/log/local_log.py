@@ -21,7 +21,7 @@ from klamm.broker.log.spill import SpillFolder
 from klamm.broker.log.storage import AbortedTransaction, Flush, LoadedLog, ReadCommand, Replace, Storage
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.protocol.records.batch import HEADER_SIZE, BatchHeader, each_header, read_header, whole_batches
+from klamm.protocol.records.batch import HEADER_SIZE, BatchHeader, CorruptRecords, each_header, read_header, whole_batches
 from klamm.seams.value_class import dataclass
 
 if TYPE_CHECKING:
@@ -256,7 +256,12 @@ class LocalLog:
         """Batches of a segment of a log in memory, from its file or what follows there. Raises like `_read`."""
         while not segment.has_in_memory(offset):
             position, before = segment.position_of(offset), (segment.truncations, segment.resident_from)
-            data = await self._read(segment, position, offset, end_offset, max_bytes, min_one)
+            try:
+                data = await self._read(segment, position, offset, end_offset, max_bytes, min_one)
+            except CorruptRecords:
+                if segment.truncations == before[0]:
+                    raise
+                continue  # other batches were written in place of those that the read began with
             if data is not None and segment.truncations == before[0]:
                 return data
             if data is None and (segment.truncations, segment.resident_from) == before:

@@ -138,13 +138,17 @@ def test_a_client_is_killed_when_klamm_is(tmp_path: Path) -> None:
     client = f"sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000'"
     owner = (
         "import asyncio; from klamm.conform.clients.program import Program\n"
-        f"async def main(): await (await Program.start({client!r}, {{}})).wait()\n"
+        "async def main():\n"
+        f"    program = await Program.start({client!r}, {{}})\n"
+        "    print('started', flush=True)\n"
+        "    await program.wait()\n"
         "asyncio.run(main())"
     )
-    process = subprocess.Popen([sys.executable, "-c", owner])
+    process = subprocess.Popen([sys.executable, "-c", owner], stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"started\n"
     wait_for(lambda: pid.exists() or None, "the client")
     process.kill()
-    process.wait()
+    process.communicate()
     status = Path(f"/proc/{pid.read_text().strip()}/status")
     wait_for(lambda: not status.exists() or "Z (zombie)" in status.read_text() or None, "the end of the client")
 

@@ -8,20 +8,24 @@ import gc
 import os
 import random
 import tempfile
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from klamm.broker.log import spill
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.local_log import FileRead, LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
+from klamm.broker.log.scan import read_batches
 from klamm.broker.log.spill import PREFIX
+from klamm.broker.log.storage import ReadCommand
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.records.batch import each_header, whole_batches
+from klamm.protocol.records.batch import CorruptRecords, each_header, whole_batches
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.naive_log import FAR, NaiveLog
@@ -148,6 +152,30 @@ async def test_a_read_of_a_file_that_is_truncated_meanwhile_gets_what_is_there_a
     assert data.startswith(stored[5])
     assert (stored[5] + b"".join(new)).startswith(data) or b"".join(stored[5:]).startswith(data)
     assert await all_of(log) == b"".join(stored[:6] + new)
+    budget.close()
+
+
+async def test_a_read_that_meets_a_file_in_the_middle_of_a_rewrite_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = MemoryBudget(1 << 20)
+    log = make(budget)
+    stored = [append(log) for _ in range(30)]
+    is_cut, reads = threading.Event(), []
+
+    def half_written(path: str, command: ReadCommand) -> bytes | None:
+        reads.append(command)
+        if len(reads) > 1:
+            return read_batches(path, command)
+        is_cut.wait()
+        raise CorruptRecords("Record size 0 is less than the minimum record overhead (14)")
+
+    monkeypatch.setattr(spill, "read_batches", half_written)
+    reading = asyncio.ensure_future(read(log, 5, 1_000_000))
+    await eventually(lambda: reads, "the read has begun")
+    waiting = log.truncate_to(6)
+    assert waiting is not None
+    await waiting
+    is_cut.set()
+    assert await reading == stored[5]
     budget.close()
 
 
