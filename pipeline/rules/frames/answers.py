@@ -72,22 +72,21 @@ told AS (
 listed AS (
     SELECT t.*, a.timestamp FROM asked a JOIN told t ON t.run_id = a.run_id AND t.node_id = a.node_id AND t.cause_seq = a.seq
         AND t.topic = a.topic AND t.partition = a.partition),
--- Batches that were there before the request and after the response, as they were.
-seen AS (
-    SELECT l.run_id, l.node_id, l.seq, l.topic, l.partition, b.base_offset, b.last_offset, b.max_time, b.is_one_time,
-        min(b.answer_seq) AS first_seq, max(b.seq) AS last_seq, max(b.answer_seq) AS last_answer_seq, min(l.cause_seq) AS cause_seq
-    FROM listed l JOIN fetched_batches b ON b.run_id = l.run_id AND b.node_id = l.node_id AND b.process = l.process
-        AND b.topic = l.topic AND b.partition = l.partition
-    GROUP BY l.run_id, l.node_id, l.seq, l.topic, l.partition, b.base_offset, b.last_offset, b.max_time, b.is_one_time
-    HAVING min(b.answer_seq) < min(l.cause_seq)),
+-- Batches as they were. A consumer is told only of what is committed, and of what is stable; followers and others may read more.
+batches AS (
+    SELECT run_id, node_id, process, topic, partition, base_offset, last_offset, max_time, is_one_time, min(answer_seq) AS first_seq,
+        min(if(last_offset < last_stable_offset, answer_seq, NULL)) AS stable_seq, max(seq) AS last_seq, max(answer_seq) AS last_answer_seq
+    FROM fetched_batches
+    GROUP BY run_id, node_id, process, topic, partition, base_offset, last_offset, max_time, is_one_time),
 compared AS (
-    SELECT l.*, s.last_offset, s.max_time, s.first_seq, if(s.last_seq > l.seq, s.last_answer_seq, NULL) AS again_seq,
-        CASE WHEN l.offset BETWEEN s.base_offset AND s.last_offset AND (l.found > s.max_time OR s.is_one_time AND l.found <> s.max_time)
+    SELECT l.*, b.last_offset, b.max_time, b.first_seq, if(b.last_seq > l.seq, b.last_answer_seq, NULL) AS again_seq,
+        CASE WHEN l.offset BETWEEN b.base_offset AND b.last_offset AND (l.found > b.max_time OR b.is_one_time AND l.found <> b.max_time)
                 THEN 'time'
-            WHEN s.max_time >= l.timestamp AND s.last_seq > l.seq AND (l.offset < 0 OR l.offset > s.last_offset) THEN 'later'
+            WHEN b.max_time >= l.timestamp AND b.stable_seq < l.cause_seq AND b.last_seq > l.seq
+                AND (l.offset < 0 OR l.offset > b.last_offset) THEN 'later'
         END AS wrong
-    FROM listed l JOIN seen s ON s.run_id = l.run_id AND s.node_id = l.node_id AND s.seq = l.seq AND s.topic = l.topic
-        AND s.partition = l.partition)
+    FROM listed l JOIN batches b ON b.run_id = l.run_id AND b.node_id = l.node_id AND b.process = l.process AND b.topic = l.topic
+        AND b.partition = l.partition AND b.first_seq < l.cause_seq)
 SELECT run_id, node_id, conn_id, seq,
     CASE wrong WHEN 'time' THEN concat(topic, '-', partition, ': offset ', offset, ' has time ', found, ', and its batch ends at time ',
             max_time)

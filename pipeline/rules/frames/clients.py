@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.pipeline.lake.windows import keys
-from klamm.pipeline.rules.frames.peers import SAME_LOG, of_one_log
+from klamm.pipeline.rules.frames.peers import SAME_LOG, of_one_log, of_one_topic
 from klamm.pipeline.rules.record import Rows, Rule, View, messages_of
 from klamm.pipeline.rules.traffic import CONNECTION, RANGE, TOLD
 from klamm.protocol.apis import ONLY_OF_BROKERS, ApiKey
@@ -92,12 +92,14 @@ unseen AS (
     WHERE s.leader >= 0 AND (g.node_id IS NOT NULL OR NOT array_contains(k.brokers, s.leader))),
 controlled AS (SELECT * FROM told LEFT ANTI JOIN unseen USING (run_id, topic, partition)),
 -- Leader epochs never fall from one record to the next. What Metadata says may be old.
+furthest AS (
+    SELECT run_id, topic, partition, leader_epoch, max(struct(base_offset, node_id, answer_seq AS seq)) AS last
+    FROM {of_one_log("fetched_batches")} WHERE leader_epoch < 2147483648 GROUP BY run_id, topic, partition, leader_epoch),
 read AS (
     SELECT c.run_id, c.node_id, c.seq, c.topic, c.partition,
-        min(struct(b.leader_epoch, b.node_id, b.answer_seq AS seq)) AS behind
+        min(struct(b.leader_epoch, b.last.node_id AS node_id, b.last.seq AS seq)) AS behind
     FROM committed_epochs c LEFT ANTI JOIN controlled k ON k.run_id = c.run_id AND k.topic = c.topic AND k.partition = c.partition
-    JOIN (SELECT * FROM {of_one_log("fetched_batches")}) b ON b.run_id = c.run_id AND b.topic = c.topic AND b.partition = c.partition
-        AND b.base_offset >= c.committed_offset AND b.leader_epoch < 2147483648
+    JOIN furthest b ON b.run_id = c.run_id AND b.topic = c.topic AND b.partition = c.partition AND b.last.base_offset >= c.committed_offset
     GROUP BY c.run_id, c.node_id, c.seq, c.topic, c.partition),
 known AS (
     SELECT c.*, coalesce(k.highest, r.behind.leader_epoch) AS highest, if(k.run_id IS NULL, r.behind.node_id, k.last.node_id) AS last_node,
@@ -117,11 +119,18 @@ SELECT run_id, node_id, conn_id, seq,
     array(struct(node_id, before.seq), struct(node_id, seq))
 FROM (
     SELECT c.run_id, c.node_id, c.conn_id, c.seq, c.client_id, c.topic, c.partition, c.committed_offset, c.leader_epoch,
-        max(struct(b.leader_epoch, b.answer_seq AS seq)) AS before
-    FROM committed_epochs c JOIN fetched_batches b ON b.run_id = c.run_id AND b.node_id = c.node_id AND b.topic = c.topic
-        AND b.partition = c.partition AND b.last_offset < c.committed_offset AND b.answer_seq < c.seq AND b.leader_epoch < 2147483648
-    JOIN (SELECT run_id, node_id, seq, client_id FROM fields WHERE api_key = {ApiKey.FETCH} AND dir = 1) f ON f.run_id = b.run_id
-        AND f.node_id = b.node_id AND f.seq = b.answer_seq AND f.client_id = c.client_id
+        max(struct(b.leader_epoch, b.first.seq AS seq)) AS before
+    FROM (SELECT * FROM {of_one_topic("committed_epochs")}) c JOIN (
+        -- What a client read first of each leader epoch: of all that it read there may be millions.
+        SELECT b.run_id, b.node_id, b.topic, b.partition, f.client_id, b.leader_epoch,
+            min(struct(b.answer_seq AS seq, b.last_offset)) AS first
+        FROM fetched_batches b
+        JOIN (SELECT run_id, node_id, seq, client_id FROM fields WHERE api_key = {ApiKey.FETCH} AND dir = 1) f ON f.run_id = b.run_id
+            AND f.node_id = b.node_id AND f.seq = b.answer_seq
+        WHERE b.leader_epoch < 2147483648
+        GROUP BY b.run_id, b.node_id, b.topic, b.partition, f.client_id, b.leader_epoch) b
+        ON b.run_id = c.run_id AND b.node_id = c.node_id AND b.topic = c.topic AND b.partition = c.partition
+        AND b.client_id = c.client_id AND b.first.last_offset < c.committed_offset AND b.first.seq < c.seq
     GROUP BY ALL)"""
 
 _FEATURES = f"""

@@ -74,10 +74,15 @@ SAME_LOG = ("deleted_topics", "moved")
 """What `of_one_log` reads."""
 
 
+def of_one_topic(rows: str) -> str:
+    """SQL: the rows of topics that nobody asked to delete in the run."""
+    return f"""{rows} LEFT ANTI JOIN deleted_topics USING (run_id, topic)
+    LEFT ANTI JOIN (SELECT run_id FROM deleted_topics WHERE is_id) USING (run_id)"""
+
+
 def of_one_log(rows: str) -> str:
     """SQL: the rows of partitions with one log and one leader in the whole run, as far as is known."""
-    return f"""{rows} LEFT ANTI JOIN deleted_topics USING (run_id, topic)
-    LEFT ANTI JOIN (SELECT run_id FROM deleted_topics WHERE is_id) USING (run_id) LEFT ANTI JOIN moved USING (run_id, topic, partition)"""
+    return f"{of_one_topic(rows)} LEFT ANTI JOIN moved USING (run_id, topic, partition)"
 
 
 VIEWS = (PEERS, BODY_COUNTS, FLAWS, MOVED, DELETED)

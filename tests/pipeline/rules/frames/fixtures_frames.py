@@ -184,6 +184,14 @@ def a_batch_is_read_after_the_commit_of_an_offset_behind_it(run: Run) -> None:
     read_batch(journal, 3, epoch=5)
 
 
+@silent("K-09")
+def a_topic_is_made_again_and_its_leader_epochs_begin_again(run: Run) -> None:
+    journal = run.journal()
+    read_batch(journal, 3, epoch=5)
+    delete_topic(journal)
+    commit(journal, 0)
+
+
 @bad("K-09")
 def an_offset_is_committed_with_an_older_epoch_than_the_batch_that_was_read_before_it(run: Run) -> int:
     journal = run.journal()
@@ -306,6 +314,15 @@ def a_batch_that_should_be_found_is_there_only_later(run: Run) -> None:
     read_batch(journal, 4, time=2_000)
     list_offsets(journal, 1_000, 9, 3_000)  # it was deleted before
     read_batch(journal, 3, time=1_000)
+
+
+@good("O-05")
+def a_batch_of_an_open_transaction_is_not_found(run: Run) -> None:
+    """Followers and `read_uncommitted` consumers read it, and one of `read_committed` asks."""
+    journal = run.journal()
+    for _ in range(2):
+        read_batch(journal, 3, time=2_000, stable=3)
+        list_offsets(journal, 1_000, -1)
 
 
 @bad("O-05")
@@ -542,6 +559,13 @@ def a_client_uses_the_second_version_of_transactions_where_it_is_off(run: Run) -
 # --- O-03 and L-04
 
 
+def delete_topic(journal: Any) -> None:
+    """DeleteTopics of t."""
+    asked = journal.request(1, ApiKey.DELETE_TOPICS, 3, messages.DeleteTopicsRequest(topic_names=["t"]))
+    answer = messages.DeleteTopicsResponse
+    journal.response(1, asked, answer(responses=[answer.DeletableTopicResult(name="t")]))
+
+
 def list_offsets(journal: Any, timestamp: int, offset: int, found: int = -1) -> int:
     """ListOffsets of t-0; the seq of the response."""
     request, response = messages.ListOffsetsRequest, messages.ListOffsetsResponse
@@ -592,9 +616,7 @@ def what_was_acknowledged_is_gone(run: Run) -> int:
 def a_topic_that_is_deleted_begins_again(run: Run) -> None:
     journal = run.journal()
     produced(journal, 4)
-    asked = journal.request(1, ApiKey.DELETE_TOPICS, 3, messages.DeleteTopicsRequest(topic_names=["t"]))
-    answer = messages.DeleteTopicsResponse
-    journal.response(1, asked, answer(responses=[answer.DeletableTopicResult(name="t")]))
+    delete_topic(journal)
     list_offsets(journal, -1, 0)
 
 
