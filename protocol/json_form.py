@@ -1,7 +1,8 @@
 """Converts messages to and from the JSON of Kafka's own converters.
 
 Field names are Kafka's with a small first letter; a uuid is base64url without padding, bytes and records are base64. Fields that the
-version does not have are left out, and so are tagged fields with their default value. It is slow: use it for tests and debugging.
+version does not have are left out, and so are tagged fields with their default value, unless all fields are wanted. It is slow: use it for
+tests, faults and debugging.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from klamm.protocol.nouns import id_text
 from klamm.protocol.schema import Field, Struct
 
 
-def to_json(message: Any, version: int) -> dict[str, Any]:
-    """The JSON object of a message."""
+def to_json(message: Any, version: int, is_whole: bool = False) -> dict[str, Any]:
+    """The JSON object of a message; if it is whole, it has all fields of the version."""
     kind: MessageType = message._type
-    return _struct_to_json(kind, kind.schema.root, message, version)
+    return _struct_to_json(kind, kind.schema.root, message, version, is_whole)
 
 
 def from_json(name: str, version: int, value: dict[str, Any]) -> Any:
@@ -31,27 +32,27 @@ def from_json(name: str, version: int, value: dict[str, Any]) -> Any:
     return _struct_from_json(kind, kind.schema.root, value, version)
 
 
-def _struct_to_json(kind: MessageType, struct: Struct, value: Any, version: int) -> dict[str, Any]:
+def _struct_to_json(kind: MessageType, struct: Struct, value: Any, version: int, is_whole: bool) -> dict[str, Any]:
     result: dict[str, Any] = {}
     defaults = kind.rows[struct.name]._constructor()
     for field in struct.fields:
         if version not in field.versions:
             continue
         given = getattr(value, field.attribute)
-        if field.is_tagged(version) and given == getattr(defaults, field.attribute):
+        if not is_whole and field.is_tagged(version) and given == getattr(defaults, field.attribute):
             continue
         if given is None:
             result[field.name] = None
         elif field.is_array:
-            result[field.name] = [_to_json(kind, field, each, version) for each in given]
+            result[field.name] = [_to_json(kind, field, each, version, is_whole) for each in given]
         else:
-            result[field.name] = _to_json(kind, field, given, version)
+            result[field.name] = _to_json(kind, field, given, version, is_whole)
     return result
 
 
-def _to_json(kind: MessageType, field: Field, value: Any, version: int) -> Any:
+def _to_json(kind: MessageType, field: Field, value: Any, version: int, is_whole: bool) -> Any:
     if field.struct is not None:
-        return _struct_to_json(kind, field.struct, value, version)
+        return _struct_to_json(kind, field.struct, value, version, is_whole)
     if field.type == "uuid":
         return id_text(value)
     if field.type in ("bytes", "records"):

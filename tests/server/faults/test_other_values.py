@@ -47,6 +47,14 @@ def test_a_field_that_the_version_does_not_have_changes_nothing() -> None:
     assert with_values(response, 3, {"throttleTimeMs": 9}).throttle_time_ms == 9
 
 
+def test_a_tagged_field_that_the_response_leaves_out_gets_the_value() -> None:
+    form = messages.ProduceResponse
+    response = form(responses=[form.TopicProduceResponse("a", partition_responses=[form.PartitionProduceResponse(index=0)])])
+    changed = with_values(response, 10, {"responses.partitionResponses.currentLeader.leaderId": 4})
+    assert changed.responses[0].partition_responses[0].current_leader.leader_id == 4
+    assert messages.encode(with_values(response, 10, {}), 10) == messages.encode(response, 10)
+
+
 def test_rows_and_bytes_are_as_in_json() -> None:
     row = {"producerId": 5, "firstOffset": 1}
     partition = messages.FetchResponse.PartitionData(partition_index=0, records=b"")
@@ -64,6 +72,8 @@ def test_rows_and_bytes_are_as_in_json() -> None:
         ({"topics.partitions.leaderId": "9"}, 'topics.partitions.leaderId is of type int32, and "9" is not'),
         ({"topics.partitions.leaderId": None}, "of type int32, and null is not"),
         ({"topics.partitions": [{"x": 1}]}, "of type array of MetadataResponsePartition"),
+        ({"topics.partitions.leaderId": 1 << 31}, "topics.partitions.leaderId is of type int32, and 2147483648 is not"),
+        ({"topics.topicId": "id"}, 'topics.topicId is of type uuid, and "id" is not'),
         ({"throttleTimeMs": True}, "of type int32, and true is not"),
     ],
 )
