@@ -119,6 +119,16 @@ def test_a_cluster_that_cannot_start_fails_its_step_with_the_reason(tmp_path: Pa
     assert "0.1" in job.read("stderr")
 
 
+def test_arguments_may_be_on_several_lines(tmp_path: Path) -> None:
+    job, program = Job(tmp_path / "runner"), tmp_path / "klamm"
+    ready = '{"bootstrap_servers": "h:1", "control": "http://h:2"}'
+    program.write_text(f"#!/bin/sh\nprintf '%s ' \"$@\" > {tmp_path}/arguments\necho '{ready}'\nexec sleep 1\n")
+    program.chmod(0o700)
+    job.environ["PATH"] = f"{tmp_path}:{job.environ['PATH']}"
+    assert job.use(SETUP, {"package": "none", "arguments": "--brokers 1\n--topic a* --topic $b\n"}) == 0, job.read("stderr")
+    assert (tmp_path / "arguments").read_text().endswith("/lake --brokers 1 --topic a* --topic $b ")
+
+
 def test_ends_of_jobs_are_judged_by_the_action_beside_the_one_that_starts() -> None:
     for action in (SETUP, SETUP / "judge"):
         described = yaml.safe_load((action / "action.yml").read_text())
