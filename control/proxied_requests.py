@@ -138,7 +138,7 @@ class _OfHeads(BrokerFaults):
 
 
 def _reads(fault: Fault) -> bool:
-    return fault.effect.error is not None or fault.effect.throttle_time_ms is not None
+    return any(each is not None for each in (fault.effect.error, fault.effect.throttle_time_ms, fault.effect.values))
 
 
 class ProxiedRequests:

@@ -80,6 +80,17 @@ async def test_a_request_is_hit_wherever_its_bytes_end_and_those_around_it_pass_
             writer.close()
 
 
+@pytest.mark.parametrize("effect", [{"throttle_time_ms": 1}, {"values": {"controllerId": 9}}])
+async def test_a_request_that_cannot_be_read_passes_by_faults_that_need_its_response_as_a_message(effect: dict[str, Any]) -> None:
+    async with steered() as (proxy, _):
+        number = await add(proxy, **effect)
+        reader, writer = await connected(proxy)
+        writer.write(messages.encode_request(ApiKey.METADATA, 99, 1, "c", b""))
+        assert (await frame_of(reader))[4:8] == (1).to_bytes(4, "big")
+        assert proxy.control.fault_numbered(number).hits == 0
+        writer.close()
+
+
 @pytest.mark.parametrize("length", range(-5, 0))
 async def test_a_negative_length_passes_while_there_are_faults(length: int) -> None:
     """Also one that says that the frame ends before its length, or with it."""
