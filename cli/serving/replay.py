@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import TYPE_CHECKING
 
 import click
@@ -48,13 +47,14 @@ def command(name: str | None, as_list: bool, as_json: bool) -> int:
         from klamm.protocol.errors import did_you_mean
 
         raise click.UsageError(f"there is no bug {name!r}{did_you_mean(name, BUGS, quote=chr(39)) or '; --list names all'}")
-    logging.getLogger("klamm").setLevel(logging.CRITICAL)  # what the cluster logs about a bad client is not news here
     with extra_needed("quick", lambda: "klamm replay"):
+        from klamm.conform.clients.client_lab import silent_brokers
         from klamm.replay.play import CannotPlay, is_shown, played
         from klamm.replay.releases import NotInstalled
     bug = BUGS[name]
     try:
-        broken, mended = played(bug)
+        with silent_brokers():
+            broken, mended = played(bug)
     except (NotInstalled, CannotPlay) as failure:
         end_with_failure("klamm replay", str(failure), FAILED)
     shown = is_shown(broken, mended)

@@ -66,10 +66,14 @@ class Shipping:
         self._running.cancel()
         with suppress(asyncio.CancelledError):
             await self._running
-        if self._process is None or self._process.returncode is not None:
-            await self._begin()
         process = self._process
-        assert process is not None and process.stdin is not None
+        if process is None or process.returncode is not None:
+            try:
+                process = await self._begin()
+            except OSError as error:
+                log.warning("the shipper of journals cannot be started, and what remains is not sent: %s", error)
+                return
+        assert process.stdin is not None
         process.stdin.close()
         try:
             await asyncio.wait_for(process.wait(), END_S)
@@ -81,9 +85,11 @@ class Shipping:
     async def _run(self) -> None:
         wait_s = 1.0
         while True:
-            process = await self._begin()
-            code = await process.wait()
-            log.warning("the shipper of journals ended with exit code %d and is started again in %d s", code, wait_s)
+            try:
+                ended = f"ended with exit code {await (await self._begin()).wait()}"
+            except OSError as error:  # the machine lacks processes or files
+                ended = f"cannot be started: {error}"
+            log.warning("the shipper of journals %s; it is started again in %d s", ended, wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 

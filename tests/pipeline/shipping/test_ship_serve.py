@@ -21,7 +21,7 @@ from klamm.journal.reading import count_rows, node_folders, segments
 from klamm.journal.segments import SEAL, SHIPPED
 from klamm.pipeline.shipped import waiting
 from klamm.tests.cli.running import Running, run
-from klamm.tests.harness.waits import wait_for
+from klamm.tests.harness.waits import eventually, wait_for
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 from klamm.tests.pipeline.object_stores import moto, versitygw
 from klamm.tests.pipeline.shipping.s3_server import S3Server, s3_server
@@ -125,6 +125,28 @@ def test_options_without_their_reason_are_refused(tmp_path: Path) -> None:
 def test_a_target_without_a_journal_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"klamm\.journal\.ship\.to.*needs klamm\.journal\.dir"):
         shipping(ServedCluster(None, None), {"klamm.journal.ship.to": LAKE}.get, "INFO")  # type: ignore[arg-type]
+
+
+class NothingServed:
+    """A server that does nothing."""
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+
+async def test_a_shipper_that_cannot_be_started_is_tried_again_and_the_server_stops_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    serving = shipping(NothingServed(), {"klamm.journal.dir": tmp_path, "klamm.journal.ship.to": LAKE}.get, "INFO")
+    await serving.start()
+    await eventually(lambda: "cannot be started" in caplog.text, "the warning")
+    assert "it is started again in 1 s" in caplog.text
+    await serving.stop()
+    assert "what remains is not sent" in caplog.text
 
 
 @pytest.mark.slow
