@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.unjudged_rows import Missing, Torn, lines
@@ -12,9 +11,6 @@ from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.evidence import Place, RowsOf, evidence_lines
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Row, Stat, Verdict
-
-if TYPE_CHECKING:
-    pass
 
 EVIDENCE_KEPT = 100
 """Number of violations of one rule in one run whose evidence is read."""
