@@ -175,9 +175,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "O-05", "error", "The offset that ListOffsets finds for a time agrees with batches that were read: its time is one of its batch, "
-        "and no batch before it has that time or a later one. A batch counts that was read before the request and, if it should have "
-        "been found, also after the response.", "KIP-79", ("rare_fields", "fetched_batches", *SAME_LOG), _AS_READ, about="fetched_batches",
-        needs=(messages_of(ApiKey.LIST_OFFSETS),),
+        "and no batch before it has that time or a later one. A batch counts that was read before the request; if it should have been "
+        "found, it was also stable then, and was read after the response too.", "KIP-79", ("rare_fields", "fetched_batches", *SAME_LOG),
+        _AS_READ, about="fetched_batches", needs=(messages_of(ApiKey.LIST_OFFSETS),),
     ),
     Rule(
         "L-04", "error", "What was acknowledged by all in-sync replicas stays: the end of the partition in ListOffsets is behind it. "

@@ -354,12 +354,12 @@ for _name, _first, _then, _how in _READS:
     guest("F-06", _name, **_how)(lambda one, first=_first, then=_then: _reads_twice(one, first, then))
 
 
-def _finds(one: Guest, found: int, offset: int, *, is_still_there: bool = True) -> None:
+def _finds(one: Guest, found: int, offset: int, *, is_still_there: bool = True, stable: int = 9) -> None:
     """The guest has read offset 3 with time 2000 before it asks, and reads it again if it is still there."""
-    _reads(one, 0)
+    _reads(one, 0, stable=stable)
     _of_time(one, found, offset, at_ms=1)
     if is_still_there:
-        _reads(one, 2)
+        _reads(one, 2, stable=stable)
 
 
 guest("O-05", "the time of an offset is a millisecond before that of its record", edge=True)(lambda one: _finds(one, 1_999, 3))
@@ -367,6 +367,7 @@ guest("O-05", "a later offset is found")(lambda one: _finds(one, 3_000, 8))
 guest("O-05", "an earlier offset is found", allowed=True)(lambda one: _finds(one, 1_000, 2))
 guest("O-05", "a later offset is found, and the record is not read any more", allowed=True)(
     lambda one: _finds(one, 3_000, 8, is_still_there=False))
+guest("O-05", "a later offset is found, and the record is not stable", allowed=True)(lambda one: _finds(one, 3_000, 8, stable=3))
 
 # --- Groups of KIP-848: G-09, G-10, K-13, K-14, K-15
 
