@@ -94,8 +94,8 @@ const (
 	controlPort = 9090
 	// journalInContainer is where an image keeps a journal.
 	journalInContainer = "/lake"
-	// fromStdin starts Klamm when the first line of stdin says where clients find the brokers.
-	fromStdin = `read -r KLAMM_ADVERTISED && export KLAMM_ADVERTISED && exec klamm "$@"`
+	// fromStdin starts Klamm when the first line of stdin says where clients find the brokers, and the token of the control API.
+	fromStdin = `read -r KLAMM_ADVERTISED KLAMM_CONTROL_TOKEN && export KLAMM_ADVERTISED KLAMM_CONTROL_TOKEN && exec klamm "$@"`
 )
 
 // container is a container whose ports are chosen when it starts.
@@ -109,7 +109,7 @@ func newContainer(options Options) *container {
 
 // run returns the arguments before those of Klamm.
 func (c *container) run(options Options) []string {
-	arguments := []string{"run", "--rm", "--interactive", "--name", c.name, "--env", "KLAMM_CONTROL_TOKEN=" + c.token, "--entrypoint", "sh"}
+	arguments := []string{"run", "--rm", "--interactive", "--name", c.name, "--entrypoint", "sh"}
 	for port := clientPort; port < clientPort+options.Brokers; port++ {
 		arguments = append(arguments, "--publish", fmt.Sprintf("127.0.0.1::%d", port))
 	}
@@ -139,7 +139,7 @@ func (c *container) advertise(p *process, brokers int, until time.Time) error {
 		return err
 	}
 	c.control = "http://" + control
-	_, err = fmt.Fprintln(p.stdin, strings.Join(addresses, ","))
+	_, err = fmt.Fprintln(p.stdin, strings.Join(addresses, ","), c.token)
 	return err
 }
 

@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 
 const CLIENT_PORT = 9092
 const CONTROL_PORT = 9090
-const FROM_STDIN = 'read -r KLAMM_ADVERTISED && export KLAMM_ADVERTISED && exec klamm "$@"'
+const FROM_STDIN = 'read -r KLAMM_ADVERTISED KLAMM_CONTROL_TOKEN && export KLAMM_ADVERTISED KLAMM_CONTROL_TOKEN && exec klamm "$@"'
 const execute = promisify(execFile)
 
 /** Options of `klamm serve` that open the control API to this machine. */
@@ -27,7 +27,7 @@ export class Container {
   /** The arguments before those of Klamm. */
   run (): string[] {
     const published = [...this.ports, CONTROL_PORT].flatMap(port => ['--publish', `127.0.0.1::${port}`])
-    const options = ['--rm', '--interactive', '--name', this.name, '--env', `KLAMM_CONTROL_TOKEN=${this.token}`, '--entrypoint', 'sh']
+    const options = ['--rm', '--interactive', '--name', this.name, '--entrypoint', 'sh']
     return ['run', ...options, ...published, this.image, '-c', FROM_STDIN, 'klamm']
   }
 
@@ -42,7 +42,7 @@ export class Container {
       try {
         const addresses = await Promise.all(this.ports.map(async port => await this.published(port)))
         this.control = `http://${await this.published(CONTROL_PORT)}`
-        child.stdin!.write(`${addresses.join(',')}\n`)
+        child.stdin!.write(`${addresses.join(',')} ${this.token}\n`)
         return
       } catch {
         await new Promise(resolve => setTimeout(resolve, 50)) // it is not running yet
