@@ -109,7 +109,8 @@ def test_a_wheel_holds_every_room_and_every_schema_and_no_more(wheel: Path) -> N
         if path.suffix in (".py", ".pyi", ".html") or path.name == "py.typed" or (package in WITH_DATA and path.suffix == ".json")
     }
     expected |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "control" / "page").iterdir()}
-    expected |= {f"schemas/{schema.PACKED}", "conform/recorded.json"}
+    expected |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "replay" / "programs").iterdir() if path.is_file()}
+    expected |= {f"schemas/{schema.PACKED}", "conform/recorded.json", "pipeline/spark/s3a_jars.json"}
     with zipfile.ZipFile(wheel) as archive:
         held = {name.removeprefix("klamm/") for name in archive.namelist() if name.startswith("klamm/")}
     assert held == expected

@@ -7,6 +7,7 @@ SQLGlot takes a fifth of the time in which a run of 10,000 frames is judged. A t
 from __future__ import annotations
 
 import hashlib
+import pkgutil
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -61,5 +62,7 @@ class Translations:
 @cache
 def translations() -> Translations:
     """Those of this process."""
-    depends = f"{version('sqlglot')} ".encode() + Path(__file__).with_name("duckdb_sql.py").read_bytes()
+    source = pkgutil.get_data(__package__, "duckdb_sql.py")  # Spark's workers have this package in a ZIP file
+    assert source is not None
+    depends = f"{version('sqlglot')} ".encode() + source
     return Translations(cache_folder("quick") / f"sql-{hashlib.sha256(depends).hexdigest()[:16]}.json")
