@@ -56,6 +56,22 @@ def test_a_killed_takeover_is_repeated(older: Path, monkeypatch: pytest.MonkeyPa
     assert delta_log.rows(older, "bronze/frames") == 6
 
 
+def test_a_takeover_that_was_killed_when_it_had_removed_one_manifest_is_repeated(older: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink = Path.unlink
+
+    def once(path: Path, *, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok=missing_ok)
+        if path.name == "_manifest.jsonl":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", once)
+        with pytest.raises(KeyboardInterrupt):
+            take_over(older)
+    assert len(take_over(older)) == 1 and take_over(older) == []
+    assert {table.path: delta_log.rows(older, table.path) for table in BRONZE} == {"bronze/frames": 6, "bronze/events": 1}
+
+
 def test_a_lake_whose_bronze_was_purged_is_not_touched(older: Path) -> None:
     (older / "bronze/frames/_manifest.jsonl").write_text("")
     with pytest.raises(PipelineFailed, match="bronze was purged"):
