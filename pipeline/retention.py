@@ -116,7 +116,8 @@ def _execute(lake: Lake, plan: Removal, commits: Commits) -> None:
         if is_elsewhere(lake):
             store.delete(f"{JOURNAL}/run={run}")
     delta_log.name_version(lake)
-    store.delete_files([*plan.paths, PLAN])
+    store.delete_files(plan.paths)
+    store.delete_files([PLAN])  # objects are deleted in any order, and segments that it forgot would be found again
 
 
 def _remove_journal(folder: Path) -> None:

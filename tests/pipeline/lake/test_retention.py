@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +23,7 @@ from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.bronze import batch_name, convert_all, pending
 from klamm.pipeline.lake.commits import Commits
 from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows, silver_numbers
 from klamm.pipeline.retention import PLAN, finish, retain
 from klamm.pipeline.stream import account
@@ -222,6 +223,24 @@ class Kills:
 
 
 @pytest.mark.slow
+def test_the_plan_is_there_until_all_files_are_gone_in_whichever_order_a_store_deletes_them(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(store: Store, names: Iterable[str]) -> None:
+        for name in [*names][:0:-1]:
+            store.delete(name)
+            raise KeyboardInterrupt
+
+    commits = Commits(lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "delete_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            retain(lake, commits, None, ["old"])
+    assert Store(lake).has(PLAN)
+    finish(lake)
+    assert not Store(lake).has(PLAN) and not list(lake.glob("bronze/*/run=old"))
+
+
 def test_a_removal_that_is_killed_at_any_change_is_finished_by_the_next_run(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     kills, change, is_killed = Kills(), 0, True
     while is_killed:
