@@ -7,8 +7,10 @@ and once. Its end says what a commit of bronze has to know, so that no row is re
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Container
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -23,6 +25,8 @@ from klamm.pipeline.lake.store import NewFile, Store
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
+
+log = logging.getLogger(__name__)
 
 END = 1 << 16
 """Bytes at the end of a file that are read first; what a file says of itself is seldom longer."""
@@ -89,7 +93,7 @@ def put(store: Store, segment: Segment, made: Packed) -> None:
 
 
 class OtherRows(PipelineFailed):
-    """The lake has other rows under the name of a segment."""
+    """The lake has something else under the name of a segment."""
 
 
 def waiting(lake: Path | str, done: Container[tuple[str, str]]) -> list[Converted]:
@@ -107,8 +111,12 @@ def waiting(lake: Path | str, done: Container[tuple[str, str]]) -> list[Converte
 
 
 def _converted(store: Store, name: str, parts: re.Match[str]) -> Converted | None:
-    """What the end of a file says; None if it was not put there by a broker, or is gone."""
-    about = _end(store, name)
+    """What the end of a file says; None if it was not put there by a broker, is damaged or gone."""
+    try:
+        about = _end(store, name)
+    except OtherRows as problem:
+        _tell(str(problem))
+        return None
     said = {} if about is None else _said(about)
     if about is None or not said:
         return None
@@ -130,12 +138,24 @@ def _said(about: parquet.FileMetaData) -> dict[str, Any]:
 
 
 def _end(store: Store, name: str) -> parquet.FileMetaData | None:
-    """The end of a file, which alone is read; None if there is none."""
+    """The end of a file, which alone is read; None if there is none. Raises OtherRows if it is damaged."""
+    import pyarrow as pa
+
     end = store.end(name, END)
     if end is None:
         return None
     needed = int.from_bytes(end[-8:-4], "little") + 8
-    return _metadata(end if needed <= len(end) else store.end(name, needed) or end)
+    try:
+        return _metadata(end if needed <= len(end) else store.end(name, needed) or end)
+    except (OSError, pa.ArrowException) as problem:
+        remedy = "remove it, and its segment is put again if a journal has it"
+        raise OtherRows(f"{store.address(name)} is damaged ({problem}): {remedy}") from problem
+
+
+@cache
+def _tell(problem: str) -> None:
+    """Tell it once."""
+    log.warning("%s", problem)
 
 
 def _metadata(data: bytes) -> parquet.FileMetaData:

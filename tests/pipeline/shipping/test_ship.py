@@ -84,6 +84,19 @@ def test_a_shipper_that_was_killed_before_it_noted_a_segment_finds_it_there(fold
     assert (shipper.send(), shipper.left(), rows(there)) == (1, "", 5)
 
 
+def test_a_file_that_a_power_failure_emptied_is_named_and_the_others_are_found(
+    folder: Path, there: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Shipper(folder, str(there)).send()
+    damaged = min(there.rglob("frames-*.parquet"))
+    damaged.write_bytes(b"")
+    next(folder.rglob(SHIPPED)).unlink()
+    assert (rows(there), rows(there)) == (3, 3)
+    assert caplog.text.count(f"{damaged} is damaged (") == 1
+    shipper = Shipper(folder, str(there))
+    assert shipper.send() == 3 and shipper.left() == "1 segment cannot be sent as they are"
+
+
 def test_rows_of_a_journal_that_began_again_are_refused_and_named(
     folder: Path, there: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
