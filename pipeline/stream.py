@@ -25,7 +25,9 @@ def prepare(lake: Lake) -> bool:
     """Check what silver is. Returns True if silver and gold have to be built again; then they have been removed."""
     is_rebuilt = not layout.is_current(lake) or delta_log.committed(lake, MESSAGES.path) < 0
     if is_rebuilt:
-        _refuse_to_lose(lake)
+        if Store(lake).has("silver") and not layout.is_being_removed(lake):
+            _refuse_to_lose(lake)
+            layout.remove(lake)
         for name in (delta_log.VERSION, *DERIVED):
             Store(lake).delete(name)
         Commits(lake).begin_again()

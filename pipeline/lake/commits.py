@@ -91,6 +91,7 @@ class Commits:
         """Number of segments that `add` committed."""
         self.last = -1
         """Number of the last commit."""
+        self._stamp: str | None = None
         self._read_folded()
         for commit in waiting(lake, self.last):
             self.last = commit.number
@@ -208,9 +209,10 @@ class Commits:
             self.journals[run, node].has_all_spans = False
 
     def _read_folded(self) -> None:
-        content = self._store.read(COMMITTED)
-        if content is None:
+        found = self._store.stamped(COMMITTED)
+        if found is None:
             return
+        content, self._stamp = found
         try:
             folded = json.loads(content)
         except ValueError as problem:
@@ -229,7 +231,8 @@ class Commits:
             | ({"torn": one.torn} if one.torn else {})
             for (run, node), one in sorted(self.journals.items())
         ]
-        self._store.put(COMMITTED, json.dumps({"last": self.last, "rows": self.rows, "journals": journals}).encode())
+        folded = json.dumps({"last": self.last, "rows": self.rows, "journals": journals}).encode()
+        self._stamp = self._store.put_over(COMMITTED, folded, self._stamp)
 
 
 def _lines(chunk: Sequence[Converted], with_numbers: bool) -> Iterator[dict[str, Any]]:

@@ -135,8 +135,7 @@ def name_version(lake: Lake, of: Collection[str] | None = None) -> None:
     named = json.dumps(found if of is None else _named(before) | found).encode()
     if before is not None and before[0] == named:
         return
-    if store.swap(VERSION, named, None if before is None else before[1]) is None and store.read(VERSION) != named:
-        raise PipelineFailed(f"{store.address(VERSION)} was changed meanwhile: another process of the pipeline works on the lake")
+    store.put_over(VERSION, named, None if before is None else before[1])
 
 
 def _named(found: tuple[bytes, str] | None) -> dict[str, int]:

@@ -13,6 +13,7 @@ PLACE = "bronze/silver.json"
 """It is in bronze, because silver is made again if bronze is."""
 LAYOUT = 5
 """The version of the columns of silver."""
+_REMOVED = b"{}"
 
 
 def is_current(lake: Lake) -> bool:
@@ -23,6 +24,16 @@ def is_current(lake: Lake) -> bool:
 def is_older(lake: Lake) -> bool:
     """Another Klamm made silver."""
     return Store(lake).read(PLACE) not in (None, _own())
+
+
+def is_being_removed(lake: Lake) -> bool:
+    """Silver and gold are partly gone: a run that removes them was killed."""
+    return Store(lake).read(PLACE) == _REMOVED
+
+
+def remove(lake: Lake) -> None:
+    """Write down that silver and gold are going to be removed."""
+    Store(lake).put(PLACE, _REMOVED)
 
 
 def keep(lake: Lake) -> None:

@@ -156,6 +156,17 @@ class Store:
         self.put(name, data)
         return ""
 
+    def put_over(self, name: str, data: bytes, stamp: str | None) -> str:
+        """As `swap`, by the driver. Raises PipelineFailed if there is something else: another driver has put it."""
+        self.assure()
+        new = self.swap(name, data, stamp)
+        if new is None:
+            found = self.stamped(name)
+            if found is None or found[0] != data:  # a repeated request may find what it has put
+                raise PipelineFailed(f"{self.address(name)} was changed meanwhile: another process of the pipeline works on the lake")
+            new = found[1]
+        return new
+
     def put_new(self, name: str, data: bytes) -> bool:
         """Store under this name; False if there is something else already. Of several who try, one succeeds."""
         path = self._lake / name

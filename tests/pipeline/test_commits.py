@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from klamm.pipeline import stream
+from klamm.pipeline.lake import delta_log, layout
 from klamm.pipeline.lake.bronze import convert_all, pending
 from klamm.pipeline.lake.commits import COMMITS, COMMITTED, Commits
 from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.row_numbers import Span
+from klamm.pipeline.lake.store import Store
 from klamm.pipeline.lake.unjudged_rows import Missing, missing_rows
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
+from klamm.tests.pipeline.lakes_by_hand import to_silver
 
 
 def to_bronze(lake: Path) -> Commits:
@@ -134,3 +137,44 @@ def test_silver_that_is_built_again_gets_all_segments_of_bronze_in_new_commits(t
     shutil.rmtree(tmp_path / "bronze" / "frames")
     with pytest.raises(PipelineFailed, match="bronze was purged"):
         stream.prepare(tmp_path)
+
+
+def test_a_driver_that_was_overtaken_puts_nothing_in_place_of_what_the_next_one_folded() -> None:
+    store = Store("memory:///overtaken")
+
+
+    def commit(seq: int) -> None:
+        line = {"table": "frames", "run": "r", "batch": f"node=1/frames-{seq:020d}.arrows", "rows": 1, "spans": [[1, seq, seq]]}
+        store.put(f"{COMMITS}/{seq - 1:010d}.json", json.dumps(line).encode())
+
+    commit(1)
+    slow = Commits(str(store))
+    Commits(str(store)).fold(not_asked)
+    commit(2)
+    Commits(str(store)).fold(not_asked)
+    store.put(f"{COMMITS}/{2:010d}.json", b"")
+    with pytest.raises(PipelineFailed, match=r"committed.json was changed meanwhile: another process of the pipeline works on the lake"):
+        slow.fold(not_asked)
+    assert Commits(str(store)).rows == {"frames": 2, "events": 0}
+
+
+def test_silver_of_another_layout_whose_removal_was_killed_is_removed_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run in ("a", "b"):
+        with TinyJournal(tmp_path, run) as tiny:
+            simple_exchange(tiny)
+        to_silver(tmp_path, run)
+    Store(tmp_path).put(layout.PLACE, b'{"layout": 1}')
+
+    def killed(path: Path) -> None:
+        (path / "messages/_delta_log" / f"{0:020d}.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            stream.prepare(tmp_path)
+    delta_log._entries.cache_clear()  # as in a new process
+    assert stream.prepare(tmp_path) and not (tmp_path / "silver").exists()
+    assert layout.is_current(tmp_path)
