@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 BEAT_S = 4.0
 LOST_S = 20.0
 """A driver may be slow for this time, or its store away."""
+PARTING_S = 5.0
+"""A driver that ends waits for its last renewal for this time."""
 
 
 @contextmanager
@@ -69,9 +71,10 @@ class Lease:
             stamp, holder = self._read()
             if holder is not None and first is None:
                 first, began = stamp, time.monotonic()
-            if holder is not None and stamp != first:
+            is_own = holder is not None and holder["token"] == self._own["token"]  # the response to its put was lost
+            if holder is not None and not is_own and stamp != first:
                 raise PipelineFailed(f"{self._store}: another process of the pipeline writes its tables: {_who(holder)}")
-            if holder is None or _is_dead(holder) or time.monotonic() - began >= wait_s:
+            if holder is None or is_own or _is_dead(holder) or time.monotonic() - began >= wait_s:
                 if self._put(stamp):
                     break
             else:
@@ -80,12 +83,12 @@ class Lease:
         self._thread.start()
 
     def release(self) -> None:
-        """Let others be the driver."""
+        """Let others be the driver. If the store is away, a command that ends does not wait for it: the lease is taken over later."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(PARTING_S)
         self._store.guards.pop(str(self._store), None)
-        with suppress(PipelineFailed):  # it is taken over later then
-            if self._lost is None:
+        with suppress(PipelineFailed):
+            if self._lost is None and not self._thread.is_alive():
                 self._store.swap(DRIVER, b"{}", self._stamp)
 
     def assure(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,48 @@ def test_a_renewal_whose_response_was_lost_is_known_again(first: Lease) -> None:
     first._stamp = "of before"
     first.renew()
     first.assure()
+
+
+def test_a_driver_that_has_taken_over_and_did_not_get_the_response_is_the_driver(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = Lease(store)
+    died._own["machine"] = "another"
+    assert died._put(None)
+    swap, lost = ObjectStore.swap, []
+
+    def without_response(place: ObjectStore, name: str, data: bytes, stamp: str | None) -> str | None:
+        new = swap(place, name, data, stamp)
+        if name == DRIVER and not lost:
+            lost.append(new)
+            return None
+        return new
+
+    monkeypatch.setattr(ObjectStore, "swap", without_response)
+    second = Lease(store)
+    second.acquire(0.01)
+    second.assure()
+    second.release()
+    assert lost and store.read(DRIVER) == b"{}"
+
+
+def test_a_driver_that_ends_does_not_wait_long_for_a_store_that_is_away(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, asked, answered = Lease(store), threading.Event(), threading.Event()
+    monkeypatch.setattr(lease, "BEAT_S", 0.01)
+    monkeypatch.setattr(lease, "PARTING_S", 0.01)
+    held.acquire(0)
+
+    def away(*_: object) -> None:
+        asked.set()
+        answered.wait()
+        raise PipelineFailed("away")
+
+    monkeypatch.setattr(ObjectStore, "swap", away)
+    asked.wait()
+    held.release()
+    assert not answered.is_set() and str(store) not in store.guards
+    answered.set()
+    held._thread.join()
 
 
 @pytest.mark.parametrize("ignored", ["If-None-Match", "If-Match"])
