@@ -78,7 +78,10 @@ def _damage(lake: Lake, entry: Entry) -> str | None:
 
 
 def _remedy(lake: Lake, entry: Entry) -> str:
-    """What makes a file of a table again."""
+    """What makes a file of a table again, unless readers have it only because they see an older version."""
+    with delta_log.newest_version(lake):
+        if entry.path not in {one.path for one in delta_log.entries(lake, entry.table, {entry.run})}:
+            return "another process has replaced it meanwhile: repeat the command; if that does not help, `klamm pipeline run` first"
     layer, place = entry.table.partition("/")[0], Store(lake).address
     if layer == "gold":
         return f"remove {place('gold')} and repeat `klamm pipeline run`: it is made again from silver"

@@ -14,7 +14,7 @@ from klamm.cli.journal.verb import command as journal
 from klamm.cli.pipeline.report import command as report
 from klamm.cli.pipeline.verb import command as pipeline
 from klamm.pipeline.lake import delta_log
-from klamm.pipeline.lake.damage import damage_named, damaged_parts
+from klamm.pipeline.lake.damage import damage_named, damaged_parts, refuse_missing
 from klamm.pipeline.lake.folder import FROM_JOURNAL, PipelineFailed, spark_failures
 from klamm.pipeline.lake.parquet_files import WRITTEN, opened
 from klamm.pipeline.lake.row_groups import RowGroups
@@ -55,6 +55,18 @@ def test_a_part_without_its_file_is_missing_and_one_with_fewer_rows_damaged(tmp_
     assert of_purged.startswith(f"{purged} is missing; ")
     assert of_purged.endswith(FROM_JOURNAL), "bronze has these rows no more"
     assert of_short.startswith(f"{short} is damaged: 1 of 3 rows are there; ")
+
+
+def test_a_reader_whose_file_was_replaced_and_removed_meanwhile_is_not_told_to_remove_the_table(tmp_path: Path) -> None:
+    gone = part(tmp_path, "silver/messages")
+    delta_log.name_version(tmp_path)
+    with delta_log.one_version(tmp_path):
+        (entry,) = delta_log.entries(tmp_path, "silver/messages")
+        part(tmp_path, "silver/messages")
+        delta_log.name_version(tmp_path)
+        gone.unlink()
+        with pytest.raises(PipelineFailed, match=r"is missing; another process has replaced it meanwhile: repeat the command"):
+            refuse_missing(tmp_path, [entry.table])
 
 
 def test_a_failure_in_a_lake_without_damage_stays_as_it_is(tmp_path: Path) -> None:
