@@ -345,8 +345,16 @@ class ObjectStore(Store):
         import obstore
 
         self.assure()
+        wanted = list(names)
         with self._opened() as store:
-            obstore.delete(store, list(names))
+            try:
+                obstore.delete(store, wanted)
+            except FileNotFoundError as problem:
+                if _code(problem) == "NoSuchBucket":
+                    raise
+                for name in wanted:  # other stores than S3 refuse all behind one that is gone
+                    with suppress(FileNotFoundError):
+                        obstore.delete(store, name)
 
     def end(self, name: str, most: int) -> bytes | None:
         """The last bytes, at most this number; None if there is no such object."""

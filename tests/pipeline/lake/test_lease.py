@@ -55,6 +55,14 @@ def test_the_place_of_a_lake_has_what_was_put(place: Store) -> None:
     assert place.read("ab") == b"{}" and not place.has("a")
 
 
+def test_a_store_that_refuses_to_delete_what_is_gone_deletes_the_others(tmp_path: Path) -> None:
+    store = ObjectStore(f"file://{tmp_path}")
+    for name in ("a/b", "a/c"):
+        store.put(name, b"")
+    store.delete_files(["a/none", "a/b"])
+    assert store.names("") == ["a/c"]
+
+
 def test_what_an_object_store_lists_is_not_the_clock_of_this_machine(store: ObjectStore) -> None:
     store.put("table/new", b"")
     assert store.names("table") == ["table/new"] and store.unused("table") == []
