@@ -41,12 +41,14 @@ class Removed(NamedTuple):
 def publish(lake: Lake, target: str) -> Iterator[Published]:
     """Publish the tables that changed since they were last published, one after the other; tables that never had a row are left out.
 
-    Credentials and endpoints of an object store are read from its usual environment variables. Raises PipelineFailed.
+    It is the version of the lake that readers see. Credentials and endpoints of an object store are read from its usual environment
+    variables. Raises PipelineFailed.
     """
-    for table in TABLES:
-        done = _publish(lake, table, target)
-        if done is not None:
-            yield done
+    with delta_log.one_version(lake):
+        for table in TABLES:
+            done = _publish(lake, table, target)
+            if done is not None:
+                yield done
 
 
 def remove_old(target: str, keep_ns: int) -> Iterator[Removed]:

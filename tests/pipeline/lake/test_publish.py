@@ -124,3 +124,15 @@ def test_a_file_that_went_less_than_the_time_to_keep_ago_stays_also_with_a_part_
     list(publish(lake, str(target)))
     assert list(remove_old(str(target), HOUR_NS * 3 // 2)) == []
     assert list(remove_old(str(target), HOUR_NS)) == [Removed(MESSAGES.path, 1)]
+
+
+def test_what_a_killed_run_has_committed_is_not_published_before_the_next_run_names_it(tmp_path: Path) -> None:
+    lake, target = tmp_path / "lake", tmp_path / "copy"
+    days(lake, 1)
+    delta_log.name_version(lake)
+    days(lake, 1, "killed")
+    list(publish(lake, str(target)))
+    assert {entry.run for entry in delta_log.entries(target, MESSAGES.path)} == {"r"}
+    delta_log.name_version(lake)
+    list(publish(lake, str(target)))
+    assert {entry.run for entry in delta_log.entries(target, MESSAGES.path)} == {"r", "killed"}
