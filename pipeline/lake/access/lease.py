@@ -93,7 +93,7 @@ class Lease:
 
     def assure(self) -> None:
         """Raise PipelineFailed if another process is the driver now."""
-        if self._lost is None and time.monotonic() - self._renewed > LOST_S / 2:
+        if self._lost is None and _clock() - self._renewed > LOST_S / 2:
             self.renew()
         if self._lost is not None:
             raise PipelineFailed(f"{self._store}: {self._lost}; what is missing is made by the next klamm pipeline run")
@@ -109,7 +109,7 @@ class Lease:
 
     def _put(self, stamp: str | None) -> bool:
         self._beats += 1
-        began = time.monotonic()
+        began = _clock()
         new = self._store.swap(DRIVER, json.dumps(self._own | {"beats": self._beats}).encode(), stamp)
         if new is not None:
             self._stamp, self._renewed = new, began
@@ -139,6 +139,11 @@ def probe(store: ObjectStore) -> None:
     store.delete(name)
     if not is_fit:
         raise PipelineFailed(f"{store}: this object store ignores If-None-Match or If-Match: commits need them, rows would be lost")
+
+
+def _clock() -> float:
+    """Seconds, also those in which this machine sleeps: the next driver does not wait for it."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _machine() -> str:

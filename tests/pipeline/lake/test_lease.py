@@ -109,6 +109,16 @@ def test_a_driver_of_another_machine_that_does_not_answer_is_overtaken_and_can_w
     second.release()
 
 
+def test_a_driver_whose_machine_slept_asks_who_the_driver_is_before_it_writes(
+    store: ObjectStore, first: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Lease(store)._put(first._stamp)
+    slept, clock = lease.LOST_S, time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda which: clock(which) + (slept if which == time.CLOCK_BOOTTIME else 0))
+    with pytest.raises(PipelineFailed, match="another process took over while this one did not answer"):
+        store.put("a", b"")
+
+
 def test_a_renewal_whose_response_was_lost_is_known_again(first: Lease) -> None:
     first._stamp = "of before"
     first.renew()
