@@ -131,7 +131,7 @@ def test_a_driver_that_has_taken_over_and_did_not_get_the_response_is_the_driver
     died = Lease(store)
     died._own["machine"] = "another"
     assert died._put(None)
-    swap, lost = ObjectStore.swap, []
+    swap, lost = ObjectStore.swap, list[str | None]()
 
     def without_response(place: ObjectStore, name: str, data: bytes, stamp: str | None) -> str | None:
         new = swap(place, name, data, stamp)
