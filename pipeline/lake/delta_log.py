@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -144,6 +145,9 @@ def _named(found: tuple[bytes, str] | None) -> dict[str, int]:
 
 _seen: dict[str, Mapping[str, int]] = {}
 """Lake → the version of it that this process reads."""
+_readers: Counter[str] = Counter()
+"""Lake → how many read that version now, in whatever threads."""
+_lock = Lock()
 
 
 @contextmanager
@@ -153,13 +157,17 @@ def one_version(lake: Lake) -> Iterator[None]:
     A table whose version is not there any more is read in its newest one, and so are all if no run of this Klamm was finished.
     """
     where = str(Store(lake))
-    outer = _seen.get(where)
-    _seen[where] = _named(Store(lake).stamped(VERSION)) if outer is None else outer
+    with _lock:
+        if where not in _seen:
+            _seen[where] = _named(Store(lake).stamped(VERSION))
+        _readers[where] += 1
     try:
         yield
     finally:
-        if outer is None:
-            del _seen[where]
+        with _lock:
+            _readers[where] -= 1
+            if not _readers[where]:
+                _seen.pop(where, None)
 
 
 @contextmanager

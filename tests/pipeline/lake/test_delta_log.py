@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import shutil
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -176,3 +177,16 @@ def test_a_named_version_that_is_gone_is_the_newest(tmp_path: Path) -> None:
     delta_log.append(tmp_path, [MESSAGES], [file(tmp_path, 2)])
     with delta_log.one_version(tmp_path):
         assert counted(tmp_path) == [("2", 1)]
+
+
+def test_readers_that_overlap_see_their_version_until_the_last_one_ends(tmp_path: Path) -> None:
+    delta_log.append(tmp_path, [MESSAGES], [file(tmp_path, 0)])
+    delta_log.name_version(tmp_path)
+    first, second = ExitStack(), ExitStack()
+    for reader in (first, second):
+        reader.enter_context(delta_log.one_version(tmp_path))
+    delta_log.append(tmp_path, [MESSAGES], [file(tmp_path, 1)])
+    first.close()
+    assert counted(tmp_path) == [("0", 1)]
+    second.close()
+    assert len(counted(tmp_path)) == 2
