@@ -19,9 +19,9 @@ from typing import Any
 import boto3
 import duckdb
 import pyarrow as pa
-import pytest
 from botocore.config import Config
 
+from klamm.machine.cache_folder import cache_folder
 from klamm.pipeline.lake import delta_log
 from klamm.pipeline.lake.folder import Lake
 from klamm.pipeline.lake.parquet_files import opened
@@ -29,6 +29,7 @@ from klamm.pipeline.lake.tables import GOLD, SILVER
 
 KEY, SECRET = "key", "secret"
 BUCKET = "bucket"
+VERSITYGW = "v1.8.0"
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -47,12 +48,23 @@ def moto() -> Iterator[str]:
             server.kill()
 
 
+def _program() -> str:
+    """versitygw, which Go builds in the user's cache where there is none; VERSITYGW names another one."""
+    found = os.environ.get("VERSITYGW") or shutil.which("versitygw")
+    if found is not None:
+        return found
+    built = cache_folder("versitygw") / VERSITYGW / "versitygw"
+    if not built.exists():
+        assert shutil.which("go") is not None, "this test needs Go: install it"
+        place = {"GOBIN": str(built.parent), "GOFLAGS": "-buildvcs=false"}
+        subprocess.run(["go", "install", f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW}"], env=os.environ | place, check=True)
+    return str(built)
+
+
 @contextmanager
 def versitygw(folder: Path) -> Iterator[str]:
-    """The URL of versitygw, if the program is there: `go install github.com/versity/versitygw/cmd/versitygw@latest`."""
-    program = os.environ.get("VERSITYGW") or shutil.which("versitygw")
-    if program is None:
-        pytest.skip("there is no versitygw: VERSITYGW names the program")
+    """The URL of versitygw."""
+    program = _program()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     folder.mkdir()

@@ -161,7 +161,7 @@ def test_shippers_that_are_killed_and_requests_without_an_answer_lose_nothing_an
         server.fails_with = fails_with
         seal(here)
         process = shipper(cluster)
-        wait_for(is_put, "something is put")
+        wait_for(is_put, "something is put", 300)
         process.kill()
         process.wait(10)
     server.fails_with = None
