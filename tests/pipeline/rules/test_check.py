@@ -135,7 +135,7 @@ def test_rows_that_are_missing_are_told_with_the_broker_and_their_numbers(
         "run gaps, broker 1: seq 13 missing",
         "run gaps, broker 2: seq 8 and what follows missing, the journal of process 1 ended early: No space left on device",
     )
-    assert run_with(spark, tmp_path).notes == told
+    assert run_with(spark, tmp_path, gold=True).notes == told
     result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01")
     assert tuple(without_progress(result.stderr).splitlines()) == told
     result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01", "--json")
